@@ -1,0 +1,79 @@
+"""The exception tree: everything that is not a candidate's own failure.
+
+A candidate that fails is a *value* (``Verdict.status``). What is raised is about the user's
+input, the machine, or evidence that cannot be trusted::
+
+    KernelsmithError                exit
+    ├── InputError                  2     the user can fix the input
+    │   ├── TaskError                     a task file, seed or case is wrong
+    │   └── DatabaseError                 locked, foreign, corrupt, newer schema, read-only
+    ├── MissingError                3     a device, sandbox, key or package is not there
+    ├── InfrastructureError         4     the machine failed, not the candidate
+    │   ├── SandboxError                  a worker could not start, or died on its own
+    │   └── StorageError                  disk full, read-only
+    └── EvidenceError               5     the gate's evidence cannot be trusted
+    CompileError                    -     a kernel the device does not lower; a worker turns it
+                                          into the candidate's status ``COMPILE``
+
+Each message says what is wrong, on which id, actual against expected; ``hint`` says how to mend it.
+"""
+
+
+class KernelsmithError(Exception):
+    """Root of the tree. ``exit_code`` is what the command line returns."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InputError(KernelsmithError):
+    """The user can fix the input."""
+
+    exit_code = 2
+
+
+class TaskError(InputError):
+    """A task file, its seed or one of its cases is wrong."""
+
+
+class DatabaseError(InputError):
+    """The database is locked, foreign, corrupt, newer than this version, or read-only."""
+
+
+class MissingError(KernelsmithError):
+    """Something needed is not on this machine."""
+
+    exit_code = 3
+
+
+class InfrastructureError(KernelsmithError):
+    """The machine failed; no candidate is to blame."""
+
+    exit_code = 4
+
+
+class SandboxError(InfrastructureError):
+    """A worker could not start or died outside a job."""
+
+
+class StorageError(InfrastructureError):
+    """A write failed: disk full, read-only file system."""
+
+
+class EvidenceError(KernelsmithError):
+    """The gate's own evidence cannot be trusted (self-proof failed, check did not run)."""
+
+    exit_code = 5
+
+
+class CompileError(KernelsmithError):
+    """A kernel this device cannot lower. Names the op and the source line."""
+
+    def __init__(self, message: str, *, op: str, line: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.op = op
+        self.line = line

@@ -1,0 +1,528 @@
+"""Frozen nouns that every room shares, and the messages that cross the sandbox wall.
+
+Nothing here imports torch, triton, numpy or pydantic: workers import it on their hot start path.
+Host to worker, a job travels as a pickle (the host is trusted by the worker). Worker to host, a
+result travels as JSON and is validated (the worker is not trusted by the host).
+
+Shapes are tuples of element counts, strides are in elements, offsets and sizes ``*_bytes`` in
+bytes. Dtypes are the strings in :data:`ITEMSIZE_BYTES`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+PathName = Literal["train", "infer"]
+OutputClass = Literal["row", "sequence", "batch"]
+CheckStatus = Literal["pass", "fail", "unchecked"]
+Status = Literal[
+    "ACCEPTED",
+    "POLICY",
+    "TRACE",
+    "SIGNATURE",
+    "COMPILE",
+    "BITS_DIFFER",
+    "PATHS_DIFFER",
+    "NONDETERMINISTIC",
+    "MEMORY",
+    "ORDER_DIFFERS",
+    "NOT_FASTER",
+    "REGRESSES",
+    "UNCONFIRMED",
+    "TIMEOUT",
+    "CRASH",
+]
+
+ITEMSIZE_BYTES: dict[str, int] = {
+    "bfloat16": 2,
+    "float16": 2,
+    "float32": 4,
+    "float64": 8,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "uint8": 1,
+    "bool": 1,
+}
+
+
+# --------------------------------------------------------------------------------------- tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgSpec:
+    """One argument of a call form, as a task declares it.
+
+    ``kind`` "tensor": ``shape`` holds dimension names or integers, ``dtype`` a dtype name or
+    "T" (the case's dtype), ``recipe`` names an input recipe of ``numerics.recipes``.
+    ``kind`` "int"/"float": ``value``, or ``dim`` = the dimension whose size is passed.
+    ``kind`` "none": Python ``None`` is passed.
+    """
+
+    name: str
+    kind: Literal["tensor", "int", "float", "none"]
+    shape: tuple[str | int, ...] = ()
+    dtype: str = ""
+    recipe: str = ""
+    value: float | int | None = None
+    dim: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputSpec:
+    """One element of the tuple an entry returns.
+
+    For class "batch", ``block`` is the token block at whose multiples a batch may be split, and
+    ``carry`` names the argument of the call form ``carry_call`` that takes this output of the
+    batch's earlier part.
+    """
+
+    name: str
+    cls: OutputClass
+    shape: tuple[str | int, ...]
+    dtype: str
+    block: int | None = None
+    carry: str | None = None
+    carry_call: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call form: how an entry is called on a path. Calls of one ``variant`` belong together:
+    their ``row`` outputs of equal name must agree for the same token."""
+
+    name: str
+    variant: str
+    entry: str
+    path: PathName
+    args: tuple[ArgSpec, ...]
+    outputs: tuple[OutputSpec, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One concrete call. ``weight`` 0 means bits only, never timed.
+
+    ``regime`` names how inputs are drawn (see ``numerics.recipes``). ``row_stride_pad`` > 0 gives
+    every tensor whose last dimension is contiguous that many extra elements a row.
+    ``role`` says where the case comes from in a serving or training step, for people.
+    """
+
+    id: str
+    call: str
+    dtype: str
+    dims: tuple[tuple[str, int], ...]
+    regime: str
+    weight: float
+    row_stride_pad: int = 0
+    role: str = ""
+
+    def dim(self, name: str) -> int:
+        return dict(self.dims)[name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What is to be made faster, on one device. ``token_dim`` is the dimension whose index is a
+    token; ``token_range`` (lo, hi inclusive) the row counts a rewrite must handle; ``ranges``
+    further dimensions that hidden shapes are drawn from, as (dim, allowed values)."""
+
+    name: str
+    device: str
+    seed_name: str
+    seed_source: str
+    summary: str
+    entries: tuple[str, ...]
+    calls: tuple[Call, ...]
+    cases: tuple[Case, ...]
+    token_dim: str
+    token_range: tuple[int, int]
+    ranges: tuple[tuple[str, tuple[int, ...]], ...]
+    num_programs: int
+    min_gain: float
+    max_regress: float
+    shipped: bool
+
+    def call(self, name: str) -> Call:
+        for call in self.calls:
+            if call.name == name:
+                return call
+        raise KeyError(name)
+
+
+# ------------------------------------------------------------------------------ candidates etc.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One proposed rewrite. ``id`` is the first 16 hex digits of the SHA-256 of the source;
+    ``parents`` are candidate ids (the seed's own id for a first generation); ``author`` is
+    "search", "agent", "seed" or a person; ``changes`` names the knobs that were changed."""
+
+    id: str
+    task: str
+    source: str
+    parents: tuple[str, ...]
+    author: str
+    changes: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """One step of the gate. ``evidence`` is JSON-able; a failing check carries ``message``, one
+    line that says which case, element and bits, or which construct and what to use instead."""
+
+    name: str
+    status: CheckStatus
+    seconds: float
+    message: str = ""
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseGain:
+    """Gain of one timed case: time of the reference / time of the candidate (1.05 = 5 % faster)."""
+
+    case: str
+    path: PathName
+    gain: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """``geomean`` is the weighted geometric mean gain, median over sessions; ``low``/``high`` are
+    order statistics of the session gains (96 %). ``against`` is the id it was timed against."""
+
+    geomean: float
+    low: float
+    high: float
+    sessions: int
+    cases: tuple[CaseGain, ...]
+    against: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the gate decided about one candidate, with all it saw. ``samples`` are raw timing
+    sessions (JSON-able) to be kept in the lineage."""
+
+    candidate: str
+    task: str
+    status: Status
+    checks: tuple[CheckResult, ...]
+    gain: Gain | None
+    unchecked: tuple[str, ...]
+    epoch: str
+    device: dict[str, Any]
+    samples: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def accepted(self) -> bool:
+        return self.status == "ACCEPTED"
+
+
+# -------------------------------------------------------------- the front end's job and result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorMeta:
+    """A tensor argument without data. ``strides`` in elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceCall:
+    """One call to trace. ``args`` in the order of the entry's parameters: (name, value)."""
+
+    key: str
+    entry: str
+    args: tuple[tuple[str, TensorMeta | int | float | None], ...]
+    num_programs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceJob:
+    """Trace a module's entries on meta tensors. ``emit`` asks for TTIR text of each class met
+    (classes whose id is in ``known`` are not emitted again). ``real`` runs the entries on real
+    CPU tensors instead (launches still only recorded), for the confirm check.
+    ``plan_keys``: only these keys' plans are returned in full (None: all)."""
+
+    source: str
+    entries: tuple[str, ...]
+    calls: tuple[TraceCall, ...]
+    device: str
+    emit: bool = True
+    known: tuple[str, ...] = ()
+    real: bool = False
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """A storage a plan touches: ``arg`` names the input it belongs to, "" for one that the
+    host code allocated (an output or scratch)."""
+
+    nbytes: int
+    arg: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchArg:
+    """A bound run-time argument (constexprs and ==1 specialised values are in the TTIR).
+
+    ``kind`` "ptr": ``buffer`` indexes ``Plan.buffers``, ``offset_bytes`` into it.
+    Otherwise a scalar type as in TTIR ("i1", "i32", "i64", "f32", ...) and ``value``."""
+
+    kind: str
+    buffer: int = -1
+    offset_bytes: int = 0
+    value: float | int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One launch: the plan class to run when every pointer is 16-byte aligned, the one to run
+    when they are not, the grid and the arguments in the order of the TTIR function."""
+
+    plan_class: str
+    plan_class_unaligned: str
+    grid: tuple[int, int, int]
+    args: tuple[LaunchArg, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputRef:
+    """Where an output of the entry lies."""
+
+    buffer: int
+    offset_bytes: int
+    meta: TensorMeta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The launches that one call makes, in order."""
+
+    buffers: tuple[Buffer, ...]
+    launches: tuple[Launch, ...]
+    outputs: tuple[OutputRef, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanClass:
+    """Launches that share kernel, options and specialisation key; ``ttir`` is the text after the
+    backend's ``ttir`` stage ("" when not asked for). ``id`` is a hash of
+    kernel text, constexprs, options and specialisation key, stable across processes."""
+
+    id: str
+    kernel: str
+    options: dict[str, Any]
+    specialisation: str
+    ttir: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFailure:
+    """A candidate's failure inside the wall: ``status`` and one line; ``where`` is the key of the
+    call, class or run. A failure of the machine is an exception, never this."""
+
+    status: Status
+    message: str
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceResult:
+    """Plans by call key and the classes they use; or the first failure."""
+
+    plans: dict[str, Plan]
+    classes: dict[str, PlanClass]
+    failure: WorkerFailure | None = None
+
+
+# ---------------------------------------------------------------- the launcher's jobs and results
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileJob:
+    """Compile TTIR texts. ``ttirs`` maps an object id (``devices.object_id`` of the text) to it.
+    Objects come back as files ``<object id>.obj`` beside the result."""
+
+    ttirs: dict[str, str]
+    device: str
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectInfo:
+    """A compiled kernel without its code. ``params`` are the scalar types of the TTIR function's
+    parameters ("ptr", "i32", ...); ``arena_bytes`` the scratch one program needs;
+    ``code_hash`` a hash of machine code and constants; ``stats`` registers, spills (cuda)."""
+
+    id: str
+    symbol: str
+    params: tuple[str, ...]
+    arena_bytes: int
+    code_hash: str
+    stats: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileResult:
+    """Object infos by object id, or the first failure."""
+
+    objects: dict[str, ObjectInfo]
+    failure: WorkerFailure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSpec:
+    """How to draw a tensor argument: recipe and regime of ``numerics.recipes``, the base shape it
+    is drawn at, then ``rows`` (None: all) gathered along dimension 0 of token tensors; -1 in
+    ``rows`` is a padding row (drawn from another stream). ``file`` overrides: raw bytes beside
+    the job. ``strides`` as laid out in memory."""
+
+    name: str
+    meta: TensorMeta
+    recipe: str
+    base_shape: tuple[int, ...]
+    token_axis: int | None
+    rows: tuple[int, ...] | None = None
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """All arguments of one call: tensors to draw, scalars by value (None for absent ones).
+    ``seed`` and ``regime`` decide the bits; the same ``Inputs`` gives the same bytes anywhere."""
+
+    tensors: tuple[InputSpec, ...]
+    scalars: tuple[tuple[str, int | float | None], ...]
+    regime: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One execution of a plan. ``order``: "ascending", "descending", "shuffled:<seed>" or
+    "threads:<n>". ``misalign_bytes`` is added to every buffer's 64-byte aligned base.
+    ``poison`` seeds the pattern that fills outputs, scratch and red zones; ``stale`` runs the plan
+    once before on inputs of another seed and leaves its scratch as it is (outputs re-poisoned)."""
+
+    key: str
+    plan: Plan
+    inputs: Inputs
+    order: str = "ascending"
+    misalign_bytes: int = 0
+    poison: int = 1
+    stale: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunJob:
+    """Run plans. ``objects``: object id -> info; their code lies in files ``<object id>.obj``
+    beside the job. ``object_of``: plan class id -> object id."""
+
+    runs: tuple[Run, ...]
+    objects: dict[str, ObjectInfo]
+    object_of: dict[str, str]
+    device: str
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputBytes:
+    """Where an output's contiguous bytes lie in the result's ``out.bin``."""
+
+    offset_bytes: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """Outputs in the entry's order; ``canaries`` names buffers whose red zone was written
+    ("scratch 2 after", "x before"); ``changed_inputs`` names inputs whose bytes changed."""
+
+    key: str
+    outputs: tuple[OutputBytes, ...]
+    canaries: tuple[str, ...]
+    changed_inputs: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsResult:
+    """Results in job order, up to the first failure (a crash or time-out names its run's key)."""
+
+    runs: tuple[RunResult, ...]
+    failure: WorkerFailure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedCase:
+    """One case of a timing session: side A (incumbent) and side B (candidate)."""
+
+    key: str
+    a: Plan
+    b: Plan
+    inputs: Inputs
+    floor_us: float
+    cold: bool
+    octets: int = 3
+    window_ms: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeJob:
+    """One timing session, run in a newly exec'ed process. ``placement`` seeds load order, padding
+    and buffer addresses; ``verify`` seeds the choice of timed replays whose outputs come back.
+    Objects as in :class:`RunJob`; class ids of both sides share ``object_of`` keyed "a:<class>"
+    and "b:<class>"."""
+
+    cases: tuple[TimedCase, ...]
+    objects: dict[str, ObjectInfo]
+    object_of: dict[str, str]
+    device: str
+    placement: int
+    verify: int
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedReplay:
+    """Outputs of one timed replay of side ``side``, in ``out.bin``."""
+
+    side: Literal["a", "b"]
+    outputs: tuple[OutputBytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseTimes:
+    """``warm`` and ``cold``: one log(time A / time B) an octet. ``windows_ns``: raw windows as
+    [octet][8] in ABBA BAAB order, per launch sequence, warm then cold. ``replays_per_window``
+    (A, B)."""
+
+    key: str
+    warm: tuple[float, ...]
+    cold: tuple[float, ...]
+    windows_ns: tuple[tuple[float, ...], ...]
+    replays_per_window: tuple[int, int]
+    below_floor: bool
+    replays: tuple[TimedReplay, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeResult:
+    """One session's cases, or the failure (a crash names side and case)."""
+
+    cases: tuple[CaseTimes, ...]
+    seconds: float
+    failure: WorkerFailure | None = None
+
+
+Job = TraceJob | CompileJob | RunJob | TimeJob
+JobResult = TraceResult | CompileResult | RunsResult | TimeResult

@@ -1,0 +1,94 @@
+"""The five seams of kernelsmith. Adapters are built in ``wiring.py`` and nowhere else."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from kernelsmith.model import Candidate, Gain, Job, JobResult, Task, Verdict
+
+Role = Literal["frontend", "launcher", "seed"]
+
+
+class Worker(Protocol):
+    """A warm process inside the wall. Roles: "frontend" holds candidate Python, "launcher" holds
+    candidate machine code, "seed" is a launcher that only ever holds the seed's."""
+
+    def submit(self, job: Job, files: Mapping[str, bytes] | None = None) -> "Reply":
+        """Runs one job. ``files`` are laid beside it. A candidate's crash or time-out comes back
+        as the result's ``failure``; SandboxError is raised when the machine is to blame."""
+
+    def close(self) -> None: ...
+
+
+class Reply(Protocol):
+    """A validated result and the binary files beside it. Close it to free the folder."""
+
+    @property
+    def result(self) -> JobResult: ...
+    def read(self, name: str, offset: int = 0, nbytes: int | None = None) -> bytes: ...
+    def close(self) -> None: ...
+
+
+class Sandbox(Protocol):
+    """Starts workers behind a wall; ``describe`` goes into every record."""
+
+    def start(self, role: Role) -> Worker: ...
+    def describe(self) -> dict[str, Any]: ...
+    def close(self) -> None: ...
+
+
+class Judge(Protocol):
+    """The gate. ``incumbent`` is the candidate to beat (the seed at first), ``confirms`` how many
+    candidates reached confirm in this run before this one."""
+
+    def judge(self, candidate: Candidate, incumbent: Candidate, confirms: int) -> Verdict: ...
+    def retime(self, candidate: Candidate, sessions: int) -> tuple[bool, Gain, dict[str, Any]]:
+        """Times a winner against the seed (end of run): (holds, gain, evidence)."""
+
+    def close(self) -> None: ...
+
+
+class Proposer(Protocol):
+    """Makes candidates. ``propose`` sees the lineage of this run, never hidden cases or seeds of
+    inputs; None means it has nothing left to try. Pure given (seed, history): a resumed run that
+    feeds the same history gets the same next candidate."""
+
+    name: str
+
+    def propose(self, task: Task, history: Sequence["Judged"]) -> Candidate | None: ...
+
+
+class Judged(Protocol):
+    """What a proposer may see of an earlier candidate of this run and task."""
+
+    @property
+    def candidate(self) -> Candidate: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def gain_vs_seed(self) -> float | None: ...
+    @property
+    def message(self) -> str: ...
+
+
+class Device(Protocol):
+    """What compiles and runs TTIR."""
+
+    name: str
+
+    def describe(self) -> dict[str, Any]:
+        """JSON-able facts that belong to the epoch: device, compiler versions, flags, CPU."""
+
+    def object_id(self, ttir: str) -> str:
+        """Hash of what decides the machine code: canonical text, device epoch."""
+
+
+class Store(Protocol):
+    """The lineage. One transaction a step; append-only."""
+
+    def append(self, run_id: str, kind: str, payload: Mapping[str, Any]) -> str: ...
+    def history(self, run_id: str, task: str) -> Sequence[Judged]: ...
+    def close(self) -> None: ...
+
+
+SpoolDir = Path
