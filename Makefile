@@ -1,0 +1,61 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+# Where torch comes from if no local wheel answers. Default: PyTorch's CPU wheels.
+# `make setup TORCH_INDEX=` takes the CUDA build instead.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+TIME_LIMIT ?= 5m
+WORKERS ?= 2
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.kernelsmith-setup
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: setup run test lint proof-mutants proof-null proof-triton bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@test "$$(uname -s) $$(uname -m)" = "Linux x86_64" || \
+	  { echo "error: kernelsmith needs Linux on x86-64, this is $$(uname -s) $$(uname -m). hint: on Windows use WSL2"; exit 3; }
+	@command -v $(PYTHON) >/dev/null || \
+	  { echo "error: no $(PYTHON). hint: install Python 3.11 or newer, or name one: make setup PYTHON=python3.12"; exit 3; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: $$($(PYTHON) --version) is too old. hint: Python 3.11 or newer: make setup PYTHON=python3.12"; exit 3; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "error: $(PYTHON) has no venv module. hint: on Debian: apt-get install python3-venv"; exit 3; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import torch' 2>/dev/null \
+	  || $(PIP) install -q --no-index --no-deps torch==2.13.0 2>/dev/null \
+	  || $(PIP) install -q --no-deps $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0 \
+	  || { echo "error: torch 2.13.0 could not be installed. hint: set TORCH_INDEX to an index that has it"; exit 3; }
+	$(PIP) install -q -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+run: setup
+	$(BIN)/kernelsmith run rms_norm linear --time-limit $(TIME_LIMIT)
+
+test: setup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# The long proofs. Each writes JSON under benchmarks/results/.
+proof-mutants: setup
+	$(BIN)/python benchmarks/mutants.py
+proof-null: setup
+	$(BIN)/python benchmarks/null_sessions.py --minutes 25
+# TRITON_PYTHONS: interpreters that have another Triton version beside torch and kernelsmith.
+proof-triton: setup
+	$(BIN)/python benchmarks/triton_versions.py $(TRITON_PYTHONS)
+bench: setup
+	$(BIN)/python benchmarks/cpu_device.py
+	$(BIN)/python benchmarks/lineage_scale.py
+	$(BIN)/python benchmarks/verdict_cost.py
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache
