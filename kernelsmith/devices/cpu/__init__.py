@@ -1,0 +1,64 @@
+"""The CPU as a Triton device: unmodified kernels, compiled through LLVM, on CPU tensors.
+
+The entry point ``kernelsmith_cpu`` of the group ``triton.backends`` names this package, so
+``import triton`` imports :mod:`.compiler` and :mod:`.driver`. Both stay inert until
+:func:`activate`: a driver that is active on its own makes Triton refuse to choose between two
+drivers and breaks every other Triton program on the machine.
+
+Importing this package imports none of triton, torch, llvmlite and numpy.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def activate(*, threads: int | None = None, order: str = "ascending") -> None:
+    """Makes ``kernel[grid](*cpu_tensors)`` run on this device, in this process.
+
+    Args:
+        threads: threads a grid runs over; None: all CPUs this process may use.
+        order: the order programs run in: "ascending", "descending", "shuffled:<seed>" or
+            "threads:<n>" (ascending over n threads, instead of ``threads``).
+
+    Raises:
+        MissingError: Triton is absent, or a version this device is not tested with.
+    """
+    from kernelsmith.devices.cpu.versions import require_triton
+
+    require_triton()
+    from triton.runtime import driver
+
+    from kernelsmith.devices.cpu.driver import CpuDriver
+
+    deactivate()
+    previous = driver._active
+    if previous is None:
+        # Resolved while ours still answers "inactive": another active driver (a GPU's) keeps its
+        # place as the default and is not asked again.
+        try:
+            previous = driver.default
+        except RuntimeError:
+            previous = None
+    driver.set_active(CpuDriver(threads=threads, order=order, previous=previous))
+
+
+def deactivate() -> None:
+    """Gives Triton back the driver it had before :func:`activate`; nothing when inactive."""
+    from triton.runtime import driver
+
+    from kernelsmith.devices.cpu.driver import CpuDriver
+
+    active = driver._active
+    if isinstance(active, CpuDriver):
+        driver.set_active(active.previous)
+        active.close()
+
+
+@contextmanager
+def activated(*, threads: int | None = None, order: str = "ascending") -> Iterator[None]:
+    """:func:`activate` for the length of a ``with`` block."""
+    activate(threads=threads, order=order)
+    try:
+        yield
+    finally:
+        deactivate()

@@ -1,0 +1,110 @@
+"""Triton's view of this device's compiler: the stages ttir -> obj.
+
+``import triton`` imports this module and takes the one concrete ``BaseBackend`` subclass in it,
+so it imports nothing heavy and nothing of Triton but the base class.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from triton.backends.compiler import BaseBackend, GPUTarget
+
+BACKEND = "cpu"
+DOT_PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
+
+
+# No slots and not keyword-only: Triton reads options through ``__dict__``.
+@dataclass(frozen=True)
+class CpuOptions:
+    """What a launch may set. A program is one thread here, so warps, stages and registers are
+    accepted, take part in Triton's cache key and change nothing. Every ``tl.dot`` is IEEE."""
+
+    num_warps: int = 4
+    num_ctas: int = 1
+    num_stages: int = 3
+    maxnreg: int | None = None
+    warp_size: int = 1
+    enable_fp_fusion: bool = False
+    launch_cooperative_grid: bool = False
+    debug: bool = False
+    sanitize_overflow: bool = False
+    arch: str = "x86_64"
+    backend_name: str = BACKEND
+    supported_fp8_dtypes: tuple[str, ...] = ()
+    deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
+    default_dot_input_precision: str = "ieee"
+    allowed_dot_input_precisions: tuple[str, ...] = DOT_PRECISIONS
+    max_num_imprecise_acc_default: int = 0
+    extern_libs: tuple[tuple[str, str], ...] = ()
+    instrumentation_mode: str = ""
+    fpsan_homomorphic_casts: bool = False
+
+    def hash(self) -> str:
+        key = "_".join(f"{name}-{value}" for name, value in sorted(self.__dict__.items()))
+        return hashlib.sha256(key.encode()).hexdigest()
+
+
+LAUNCH_OPTIONS = frozenset(
+    {"num_warps", "num_ctas", "num_stages", "maxnreg", "debug", "launch_cooperative_grid"}
+)
+
+
+def _min_dot_size(lhs_type: Any, rhs_type: Any) -> tuple[int, int, int]:
+    return (1, 1, 1)
+
+
+class CpuBackend(BaseBackend):  # type: ignore[misc]
+    """Compiles for the CPU of this machine."""
+
+    binary_ext = "obj"
+
+    @staticmethod
+    def supports_target(target: GPUTarget) -> bool:
+        return bool(target.backend == BACKEND)
+
+    def hash(self) -> str:
+        from kernelsmith.devices.cpu.epoch import cache_key
+
+        return cache_key()
+
+    def parse_options(self, options: dict[str, Any]) -> CpuOptions:
+        """Options that this device fixes (fp fusion, dot precisions, ...) are not taken over: a
+        kernel tuned for a GPU runs unmodified and stays strictly IEEE."""
+        given = {k: v for k, v in options.items() if k in LAUNCH_OPTIONS and v is not None}
+        return CpuOptions(**given)
+
+    def pack_metadata(self, metadata: Any) -> tuple[int, int, int]:
+        return (metadata.num_warps, metadata.num_ctas, metadata.shared)
+
+    def get_codegen_implementation(self, options: CpuOptions) -> dict[str, Any]:
+        return {"min_dot_size": lambda lhs, rhs: _min_dot_size(lhs, rhs)}
+
+    def get_module_map(self) -> dict[str, ModuleType]:
+        return {}
+
+    def load_dialects(self, context: Any) -> None:
+        """Nothing beyond the dialects that Triton itself loads."""
+
+    def add_stages(self, stages: dict[str, Any], options: CpuOptions, language: Any = None) -> None:
+        from kernelsmith.devices.cpu.emit import run_ttir_passes
+
+        stages["ttir"] = lambda module, metadata: run_ttir_passes(module)
+        stages["obj"] = _make_object
+
+
+def _make_object(module: Any, metadata: dict[str, Any]) -> bytes:
+    """Lowers a TTIR module; the launcher's needs go into ``metadata``, which Triton keeps as
+    JSON beside the object in its cache."""
+    from kernelsmith.devices.cpu.compile import compile_ttir
+    from kernelsmith.devices.cpu.emit import module_text
+
+    compiled = compile_ttir(module_text(module))
+    info = compiled.info
+    metadata["name"] = info.symbol
+    metadata["shared"] = 0
+    metadata["object_id"] = info.id
+    metadata["params"] = list(info.params)
+    metadata["arena_bytes"] = info.arena_bytes
+    return bytes(compiled.code)

@@ -1,0 +1,101 @@
+"""Triton's view of this device's run time.
+
+``import triton`` imports this module and takes the one concrete ``DriverBase`` subclass in it,
+so it imports nothing heavy and nothing of Triton but base classes.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
+
+# Triton keys each jit function's compiled kernels by device number alone. GPUs count from 0, so
+# a GPU and this device in one process must not share one.
+DEVICE_NUMBER = -1
+MAX_THREADS = 1 << 30
+
+
+def cpu_target() -> GPUTarget:
+    return GPUTarget("cpu", "x86_64", 1)
+
+
+class CpuUtils:
+    """What Triton asks of a driver's ``utils``."""
+
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, ...]:
+        """Returns (module, function, registers, spills, threads a program may have)."""
+        from kernelsmith.devices.cpu.elf import link
+
+        loaded = link(kernel)
+        return loaded, loaded.address(name), 0, 0, MAX_THREADS
+
+    def unload_module(self, module: Any) -> None:
+        module.close()
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        return {
+            "max_shared_mem": 1 << 30,
+            "multiprocessor_count": len(os.sched_getaffinity(0)),
+            "max_num_regs": 0,
+            "warpSize": 1,
+        }
+
+
+class CpuDriver(DriverBase):  # type: ignore[misc]
+    """Runs grids over threads of this process. Made by ``kernelsmith.devices.cpu.activate``."""
+
+    def __init__(
+        self, *, threads: int | None = None, order: str = "ascending", previous: Any = None
+    ) -> None:
+        from kernelsmith.devices.cpu.grid import Grid
+        from kernelsmith.devices.cpu.launch import launcher_for
+
+        super().__init__()
+        self.previous = previous
+        self.utils = CpuUtils()
+        self.grid = Grid(threads=threads or len(os.sched_getaffinity(0)), order=order)
+        self.launcher_cls: Callable[[Any, Any], Any] = launcher_for(self.grid)
+
+    @classmethod
+    def is_active(cls) -> bool:
+        """Whether ``activate`` has put a driver of this class in charge. False at discovery."""
+        import sys
+
+        config = sys.modules.get("triton.runtime.driver")
+        driver = getattr(config, "driver", None)
+        return isinstance(getattr(driver, "_active", None), cls)
+
+    def close(self) -> None:
+        self.grid.close()
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        return "void*" if ty.startswith("*") else ty
+
+    def get_current_target(self) -> GPUTarget:
+        return cpu_target()
+
+    def get_current_device(self) -> int:
+        return DEVICE_NUMBER
+
+    def set_current_device(self, device: int) -> None:
+        """There is one device."""
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("cpu")
+
+    def get_device_interface(self) -> Any:
+        import torch
+
+        return torch.cpu
+
+    def get_benchmarker(self) -> Callable[..., Sequence[float]]:
+        from kernelsmith.devices.cpu.bench import benchmark
+
+        return benchmark
