@@ -1,0 +1,1 @@
+"""Pure functions: bits, input recipes, statistics."""
