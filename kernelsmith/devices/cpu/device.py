@@ -1,0 +1,66 @@
+"""The CPU as a kernelsmith device: what the launcher and the gate call."""
+
+import dataclasses
+import os
+from typing import Any
+
+from kernelsmith.devices.cpu import epoch
+from kernelsmith.devices.cpu.kernel import LoadedKernel, load
+from kernelsmith.model import ObjectInfo
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledCode:
+    """A compiled kernel: facts, and a relocatable object."""
+
+    info: ObjectInfo
+    code: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CpuDevice:
+    """Compiles and runs TTIR on the CPU of this machine."""
+
+    name: str = "cpu"
+
+    @property
+    def num_programs(self) -> int:
+        """CPUs this process may run on: the size of a persistent grid."""
+        return len(os.sched_getaffinity(0))
+
+    def describe(self) -> dict[str, Any]:
+        """Facts that belong to the epoch. Imports no compiler.
+
+        Raises:
+            MissingError: llvmlite is not installed.
+        """
+        return epoch.describe()
+
+    def object_id(self, ttir: str) -> str:
+        """Hash of what decides the machine code: canonical text, lowering, this CPU."""
+        return epoch.object_id(ttir)
+
+    def compile_ttir(self, ttir: str) -> CompiledCode:
+        """Compiles a TTIR module with one public function.
+
+        Raises:
+            CompileError: an op this device does not lower; names the op and the source line.
+            MissingError: llvmlite is not installed.
+        """
+        from kernelsmith.devices.cpu.compile import compile_ttir
+
+        compiled = compile_ttir(ttir)
+        return CompiledCode(
+            info=dataclasses.replace(compiled.info, id=self.object_id(ttir)),
+            code=bytes(compiled.code),
+        )
+
+    def load(self, info: ObjectInfo, code: bytes, *, base_pad_bytes: int = 0) -> LoadedKernel:
+        """Loads a compiled kernel; its code starts ``base_pad_bytes`` (rounded up to 64) into
+        its mapping.
+
+        Raises:
+            CompileError: the object holds what the loader refuses.
+            InfrastructureError: no memory, or executable memory is forbidden.
+        """
+        return load(info, code, base_pad_bytes=base_pad_bytes)

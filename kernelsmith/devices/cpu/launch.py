@@ -1,0 +1,175 @@
+"""``kernel[grid](*cpu_tensors)``: from Triton's bound arguments to a run of the grid."""
+
+from collections.abc import Callable, Sequence
+from struct import Struct, pack
+from typing import Any
+
+from kernelsmith.devices.cpu.grid import KERNEL_TYPE, Cost, Grid
+from kernelsmith.errors import CompileError, InputError
+
+# One 8-byte slot a parameter. Integers are sign-extended; unsigned ones too large for that are
+# passed as the same bits (see _integer).
+_SLOTS = {
+    "ptr": "Q",
+    "i1": "q",
+    "i8": "q",
+    "i16": "q",
+    "i32": "q",
+    "i64": "q",
+    "f16": "e6x",
+    "f32": "f4x",
+    "f64": "d",
+    "bf16": "H6x",
+}
+
+
+def slots_struct(params: Sequence[str]) -> Struct:
+    """The layout of a kernel's arguments, for scalar types as :class:`ObjectInfo` names them.
+
+    Raises:
+        CompileError: a type with no slot.
+    """
+    for param in params:
+        if param not in _SLOTS:
+            raise CompileError(f"no argument of type {param} can be passed", op=param)
+    return Struct("<" + "".join(_SLOTS[param] for param in params))
+
+
+def slot_value(param: str, value: float | int) -> float | int:
+    """``value`` as the slot of ``param`` packs it: integers wrapped to 64 bits, bfloat16 as its
+    16 bits rounded to nearest even."""
+    if param == "bf16":
+        return _bfloat16_bits(float(value))
+    if param.startswith("i"):
+        return _integer(int(value))
+    return value
+
+
+def pack_args(params: Sequence[str], values: Sequence[float | int]) -> bytes:
+    """Packs arguments into 8-byte slots.
+
+    Args:
+        params: scalar types of the kernel's parameters ("ptr", "i32", "f32", ...).
+        values: addresses, integers and floats in the same order.
+
+    Raises:
+        InputError: not as many values as parameters, or one out of its type's range.
+    """
+    if len(params) != len(values):
+        raise InputError(f"kernel takes {len(params)} arguments, {len(values)} were given")
+    try:
+        return slots_struct(params).pack(*map(slot_value, params, values))
+    except (OverflowError, ValueError) as error:
+        raise InputError(f"an argument does not fit its type: {error}") from None
+
+
+def _integer(value: int) -> int:
+    value &= 0xFFFF_FFFF_FFFF_FFFF
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _bfloat16_bits(value: float) -> int:
+    bits = int.from_bytes(pack("<f", value), "little")
+    if bits & 0x7FFF_FFFF > 0x7F80_0000:
+        return (bits >> 16) | 0x40
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) & 0xFFFF
+
+
+def launcher_for(grid: Grid) -> Callable[[Any, Any], "CpuLauncher"]:
+    """What Triton calls to make a kernel's launcher."""
+
+    def make(source: Any, metadata: Any) -> CpuLauncher:
+        return CpuLauncher(source, metadata, grid)
+
+    return make
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, tuple):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [value]
+
+
+class CpuLauncher:
+    """Launches one compiled kernel. Triton makes it and calls it once a launch."""
+
+    __slots__ = ("_arena_bytes", "_cost", "_functions", "_grid", "_nested", "_pack", "_taken")
+
+    def __init__(self, source: Any, metadata: Any, grid: Grid) -> None:
+        types = tuple(source.signature.values())
+        self._nested = any(isinstance(type_, tuple) for type_ in types)
+        flat = _leaves(types)
+        if any(str(type_).startswith("tensordesc") for type_ in flat):
+            raise CompileError(
+                "a tensor descriptor made on the host cannot be passed to a kernel on the CPU",
+                op="tensordesc",
+                hint="make it in the kernel with tl.make_tensor_descriptor",
+            )
+        # Constexprs, and arguments specialised to a constant, are in the code already.
+        names = [index for index, type_ in enumerate(flat) if type_ != "constexpr"]
+        params = tuple(metadata.params)
+        if len(names) != len(params):
+            raise CompileError(
+                f"kernel {metadata.name} takes {len(params)} arguments, Triton binds {len(names)}",
+                op=metadata.name,
+            )
+        self._taken = tuple(zip(names, params, strict=True))
+        self._pack = slots_struct(params).pack
+        self._arena_bytes = int(metadata.arena_bytes)
+        self._grid = grid
+        self._cost = Cost()
+        self._functions: dict[int, Any] = {}
+
+    def __call__(
+        self,
+        grid_x: int,
+        grid_y: int,
+        grid_z: int,
+        stream: int,
+        address: int,
+        packed_metadata: Any,
+        launch_metadata: Any,
+        enter_hook: Callable[[Any], None] | None,
+        exit_hook: Callable[[Any], None] | None,
+        *args: Any,
+    ) -> None:
+        if enter_hook is not None:
+            enter_hook(launch_metadata)
+        if self._nested:
+            args = tuple(_leaves(args))
+        values: list[Any] = []
+        for index, param in self._taken:
+            arg = args[index]
+            if param == "ptr":
+                values.append(_address(arg, index))
+            elif param == "f32":
+                values.append(arg)
+            else:
+                values.append(slot_value(param, arg))
+        function = self._functions.get(address)
+        if function is None:
+            function = self._functions.setdefault(address, KERNEL_TYPE(address))
+        self._grid.run(
+            function,
+            self._pack(*values),
+            (grid_x, grid_y, grid_z),
+            self._arena_bytes,
+            self._cost,
+        )
+        if exit_hook is not None:
+            exit_hook(launch_metadata)
+
+
+def _address(arg: Any, index: int) -> int:
+    """Address of a tensor's first element; an integer is taken as an address."""
+    data_ptr = getattr(arg, "data_ptr", None)
+    if data_ptr is None:
+        if isinstance(arg, int):
+            return arg
+        raise InputError(f"argument {index} is neither a tensor nor an address: {type(arg)}")
+    if not getattr(arg, "is_cpu", True):
+        raise InputError(
+            f"argument {index} is a tensor on {arg.device}; this device runs on CPU tensors",
+            hint="kernelsmith.devices.cpu.deactivate() gives the kernel back to the GPU",
+        )
+    return int(data_ptr())
