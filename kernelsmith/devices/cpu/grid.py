@@ -42,7 +42,7 @@ class Order:
     seed: int = 0
     threads: int = 0
 
-    def permutation(self, count: int) -> array[int] | None:
+    def permutation(self, count: int) -> "array[int] | None":
         """Program ids in the order to run; None for ascending. Depends only on this and count."""
         if self.kind == "ascending":
             return None
