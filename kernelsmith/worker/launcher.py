@@ -1,0 +1,192 @@
+"""The launcher: compiles TTIR and runs plans on memory of its own. It never sees source.
+
+``run`` executes one job in a folder of the spool and returns its result; files lie beside it.
+It imports neither torch nor triton.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelsmith.errors import InputError
+from kernelsmith.model import (
+    CompileJob,
+    CompileResult,
+    Inputs,
+    OutputBytes,
+    Run,
+    RunJob,
+    RunResult,
+    RunsResult,
+)
+from kernelsmith.worker import buffers, buffers_poison, launcher_bind, launcher_compile
+
+Draw = Callable[[Inputs], Mapping[str, NDArray[Any]]]
+
+# Added to the seed of the inputs that a stale run starts with.
+STALE_SEED_STEP = 0x9E3779B9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What all runs of a job share: code, inputs drawn so far, the arenas."""
+
+    job: RunJob
+    folder: Path
+    entries: Mapping[str, launcher_bind.Entry]
+    draw: Draw
+    drawn: dict[Inputs, Mapping[str, NDArray[Any]]]
+    arenas: tuple[int, ...]
+
+
+def run(
+    job: CompileJob | RunJob,
+    folder: Path,
+    *,
+    device: Any = None,
+    draw: Draw | None = None,
+) -> CompileResult | RunsResult:
+    """Executes one job.
+
+    Args:
+        folder: holds the job's files; results are written into it. ``progress`` always names
+            the run or object at hand, so that a crash can be told to belong to it.
+        device, draw: stand-ins; by default the job's device and the recipes.
+
+    Returns:
+        For a CompileJob infos, with the code in ``<object id>.obj``; for a RunJob the results,
+        with the outputs' bytes in ``out.bin``.
+
+    Raises:
+        InputError: the job does not fit together.
+        InfrastructureError: this process or machine failed.
+    """
+    if device is None:
+        from kernelsmith import devices
+
+        device = devices.get(job.device)
+    if isinstance(job, CompileJob):
+        return launcher_compile.run(job, folder, device)
+    if draw is None:
+        from kernelsmith.numerics import recipes
+
+        draw = recipes.draw
+    return _run_all(job, folder, device, draw)
+
+
+def drawn_inputs(inputs: Inputs, folder: Path, draw: Draw) -> dict[str, NDArray[Any]]:
+    """The call's tensors, contiguous: drawn, or from the file that a spec names.
+
+    Raises:
+        InputError: a file has the wrong size or is no plain name.
+    """
+    values = dict(draw(inputs))
+    for spec in inputs.tensors:
+        if spec.file is None:
+            continue
+        if Path(spec.file).name != spec.file:
+            raise InputError(f"input {spec.name}: {spec.file!r} is not a plain file name")
+        item = buffers.ITEMSIZE_BYTES[spec.meta.dtype]
+        raw = np.fromfile(folder / spec.file, dtype=f"u{item}")
+        if raw.size != int(np.prod(spec.meta.shape)):
+            raise InputError(
+                f"input {spec.name}: {spec.file} has {raw.size} elements, "
+                f"shape {spec.meta.shape} needs {int(np.prod(spec.meta.shape))}"
+            )
+        values[spec.name] = raw.reshape(spec.meta.shape)
+    return values
+
+
+def _run_all(job: RunJob, folder: Path, device: Any, draw: Draw) -> RunsResult:
+    entries = {
+        object_id: launcher_bind.load_entry(
+            device, info, (folder / f"{object_id}.obj").read_bytes()
+        )
+        for object_id, info in job.objects.items()
+    }
+    threads = max((launcher_bind.thread_count(one.order) for one in job.runs), default=1)
+    arena_bytes = max((info.arena_bytes for info in job.objects.values()), default=0)
+    arenas = [launcher_bind.arena(arena_bytes) for _ in range(threads)]
+    bench = Bench(
+        job=job,
+        folder=folder,
+        entries=entries,
+        draw=draw,
+        drawn={},
+        arenas=tuple(address for _, address in arenas),
+    )
+    results: list[RunResult] = []
+    previous: buffers.BufferSet | None = None
+    with (folder / "out.bin").open("wb") as out, (folder / "progress").open("wb", 0) as progress:
+        for one in job.runs:
+            os.ftruncate(progress.fileno(), 0)
+            os.pwrite(progress.fileno(), one.key.encode(), 0)
+            for region, _ in arenas:
+                buffers_poison.fill(region.bytes, one.poison, len(results))
+            # ``previous`` stays mapped until the next set is, so no address comes twice in a row.
+            previous, result = _run_one(bench, one, out.tell(), out.write)
+            results.append(result)
+    del previous
+    return RunsResult(runs=tuple(results))
+
+
+def _run_one(
+    bench: Bench, one: Run, out_at: int, write: Callable[[bytes], Any]
+) -> tuple[buffers.BufferSet, RunResult]:
+    plan = one.plan
+    held = buffers.allocate(plan, misalign_bytes=one.misalign_bytes, poison=one.poison)
+    addresses = [held.address(index) for index in range(len(plan.buffers))]
+    bounds = launcher_bind.entries_for(plan.launches, addresses, bench.job.object_of, bench.entries)
+    if one.stale:
+        earlier = replace(one.inputs, seed=one.inputs.seed + STALE_SEED_STEP)
+        _lay_inputs(bench, held, one, earlier)
+        for bound in bounds:
+            launcher_bind.launch(bound, order="ascending", arenas=bench.arenas)
+        _poison_outputs(held, one)
+    images = _lay_inputs(bench, held, one, one.inputs)
+    started = time.perf_counter()
+    for bound in bounds:
+        launcher_bind.launch(bound, order=one.order, arenas=bench.arenas)
+    seconds = time.perf_counter() - started
+    places: list[OutputBytes] = []
+    for ref in plan.outputs:
+        data = buffers.output_bytes(held.view(ref.buffer), ref)
+        places.append(OutputBytes(offset_bytes=out_at, nbytes=len(data)))
+        write(data)
+        out_at += len(data)
+    result = RunResult(
+        key=one.key,
+        outputs=tuple(places),
+        canaries=buffers.broken_zones(held),
+        changed_inputs=tuple(
+            plan.buffers[index].arg
+            for index, image in images.items()
+            if not np.array_equal(held.view(index), image)
+        ),
+        seconds=seconds,
+    )
+    return held, result
+
+
+def _lay_inputs(
+    bench: Bench, held: buffers.BufferSet, one: Run, inputs: Inputs
+) -> dict[int, buffers_poison.Bytes]:
+    """Copies the inputs into their buffers; returns what was copied, by buffer index."""
+    if inputs not in bench.drawn:
+        bench.drawn[inputs] = drawn_inputs(inputs, bench.folder, bench.draw)
+    images = buffers.input_images(one.plan, inputs.tensors, bench.drawn[inputs], poison=one.poison)
+    for index, image in images.items():
+        held.view(index)[:] = image
+    return images
+
+
+def _poison_outputs(held: buffers.BufferSet, one: Run) -> None:
+    for index in {ref.buffer for ref in one.plan.outputs}:
+        if not one.plan.buffers[index].arg:
+            buffers_poison.fill(held.view(index), one.poison, index)

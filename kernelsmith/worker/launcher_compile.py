@@ -1,0 +1,126 @@
+"""Compiles TTIR texts, on two cores where there are two.
+
+LLVM's Python binding holds one lock for every call, so threads would take turns; a second process
+does not. The child is forked while this process has one thread.
+"""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from kernelsmith.errors import CompileError, InfrastructureError
+from kernelsmith.model import CompileJob, CompileResult, ObjectInfo, WorkerFailure
+
+# A text below this many characters compiles faster than a process starts.
+FORK_MIN_TEXT_CHARS = 2000
+SECOND_ANSWER = "compile-2.json"
+SECOND_PROGRESS = "progress-2"
+
+
+def run(job: CompileJob, folder: Path, device: Any) -> CompileResult:
+    """Compiles each text to ``<object id>.obj`` in ``folder``.
+
+    The failure that is reported is the first in job order, whatever ran first.
+
+    Raises:
+        InfrastructureError: the second process died without an answer.
+    """
+    ids = list(job.ttirs)
+    if _worth_two(job):
+        mine, others = _halves(job)
+        child = _fork(job, others, folder, device)
+        done, failures = _compile_all(job, mine, folder, device)
+        other_done, other_failures = _collect(child, folder)
+        done |= other_done
+        failures |= other_failures
+    else:
+        done, failures = _compile_all(job, ids, folder, device)
+    for object_id in ids:
+        if object_id in failures:
+            return CompileResult(objects={}, failure=failures[object_id])
+    return CompileResult(objects={object_id: done[object_id] for object_id in ids})
+
+
+def _compile_all(
+    job: CompileJob, ids: Sequence[str], folder: Path, device: Any, progress: str = "progress"
+) -> tuple[dict[str, ObjectInfo], dict[str, WorkerFailure]]:
+    """Compiles ``ids`` up to the first failure."""
+    done: dict[str, ObjectInfo] = {}
+    for object_id in ids:
+        _write(folder / progress, f"compile {object_id}".encode())
+        try:
+            compiled = device.compile_ttir(job.ttirs[object_id])
+        except CompileError as error:
+            place = f" at {error.line}" if error.line else ""
+            message = f"{error.op}{place}: {error.message}"
+            return done, {
+                object_id: WorkerFailure(status="COMPILE", message=message, where=object_id)
+            }
+        _write(folder / f"{object_id}.obj", compiled.code)
+        done[object_id] = compiled.info
+    return done, {}
+
+
+def _worth_two(job: CompileJob) -> bool:
+    large = [text for text in job.ttirs.values() if len(text) >= FORK_MIN_TEXT_CHARS]
+    return len(large) >= 2 and len(os.sched_getaffinity(0)) >= 2 and threading.active_count() == 1
+
+
+def _halves(job: CompileJob) -> tuple[list[str], list[str]]:
+    """Two parts of about equal text, each in job order."""
+    order = {object_id: place for place, object_id in enumerate(job.ttirs)}
+    parts: tuple[list[str], list[str]] = ([], [])
+    loads = [0, 0]
+    for object_id in sorted(order, key=lambda one: (-len(job.ttirs[one]), order[one])):
+        part = 0 if loads[0] <= loads[1] else 1
+        parts[part].append(object_id)
+        loads[part] += len(job.ttirs[object_id])
+    return sorted(parts[0], key=order.__getitem__), sorted(parts[1], key=order.__getitem__)
+
+
+def _fork(job: CompileJob, ids: Sequence[str], folder: Path, device: Any) -> int:
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        done, failures = _compile_all(job, ids, folder, device, SECOND_PROGRESS)
+        answer = {
+            "done": {key: asdict(info) for key, info in done.items()},
+            "failures": {key: asdict(failure) for key, failure in failures.items()},
+        }
+        _write(folder / SECOND_ANSWER, json.dumps(answer).encode())
+        status = 0
+    finally:
+        # Never back into the parent's frames: the template's loop must not run twice.
+        os._exit(status)
+
+
+def _collect(child: int, folder: Path) -> tuple[dict[str, ObjectInfo], dict[str, WorkerFailure]]:
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0 and -code != signal.SIGKILL:
+        # As it would have killed this process, had the text been in the other half.
+        object_id = (folder / SECOND_PROGRESS).read_text().removeprefix("compile ")
+        message = f"the compiler died of {signal.Signals(-code).name}"
+        return {}, {object_id: WorkerFailure(status="CRASH", message=message, where=object_id)}
+    if code != 0:
+        raise InfrastructureError(
+            f"the second compile process ended with {code}",
+            hint="a negative number is a signal: 9 is most often out of memory",
+        )
+    answer = json.loads((folder / SECOND_ANSWER).read_bytes())
+    done = {
+        key: ObjectInfo(**{**info, "params": tuple(info["params"])})
+        for key, info in answer["done"].items()
+    }
+    return done, {key: WorkerFailure(**one) for key, one in answer["failures"].items()}
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)

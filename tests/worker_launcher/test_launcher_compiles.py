@@ -1,0 +1,42 @@
+"""A CompileJob: objects beside the result, or the first failure in the job's order."""
+
+import pytest
+
+from kernelsmith.model import CompileJob
+from kernelsmith.worker import launcher, launcher_compile
+
+
+def compile_all(bench, texts):
+    job = CompileJob(ttirs=dict(texts), device="cpu")
+    return launcher.run(job, bench.folder, device=bench.device, draw=bench.draw)
+
+
+@pytest.mark.parametrize("kinds", [["double"], ["double", "overrun", "slow", "last_wins"]])
+def test_every_text_becomes_an_object_beside_the_result(bench, kinds):
+    texts = {kind: bench.ir(kind) for kind in kinds}
+    result = compile_all(bench, texts)
+    assert result.failure is None
+    assert list(result.objects) == kinds
+    for kind in kinds:
+        assert (bench.folder / f"{kind}.obj").read_bytes()[:4] == b"\x7fELF"
+
+
+def test_two_processes_give_the_bytes_that_one_gives(bench, monkeypatch):
+    texts = {kind: bench.ir(kind) for kind in ("double", "overrun", "slow")}
+    two = compile_all(bench, texts).objects
+    monkeypatch.setattr(launcher_compile, "FORK_MIN_TEXT_CHARS", 1 << 30)
+    assert compile_all(bench, texts).objects == two
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2, 3])
+def test_the_failure_names_op_and_line_of_the_first_text_in_job_order(bench, bad):
+    kinds = ["double", "overrun", "slow", "last_wins"]
+    texts = {kind: bench.ir(kind) for kind in kinds}
+    for kind in kinds[bad:]:
+        texts[kind] = "refuse " + texts[kind]
+    result = compile_all(bench, texts)
+    assert result.objects == {}
+    assert result.failure is not None
+    assert result.failure.status == "COMPILE"
+    assert result.failure.where == kinds[bad]
+    assert result.failure.message == "tt.histogram at kernel.py:12: is not lowered"
