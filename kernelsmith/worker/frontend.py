@@ -1,0 +1,163 @@
+"""The front end: the only process that ever holds candidate Python.
+
+It runs the host code of a module on tensors without data, records the launches as plans and
+emits the TTIR text of each plan class. It measures nothing and compares nothing.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+from kernelsmith.errors import MissingError
+from kernelsmith.model import (
+    Plan,
+    PlanClass,
+    TensorMeta,
+    TraceCall,
+    TraceJob,
+    TraceResult,
+    WorkerFailure,
+)
+from kernelsmith.worker.frontend_module import (
+    describe,
+    find_entry,
+    load,
+    make_argument,
+    match_arguments,
+)
+from kernelsmith.worker.progress import Progress
+from kernelsmith.worker.trace_emit import Emit, Emitter, plan_class
+from kernelsmith.worker.trace_launch import Recorder, recording
+from kernelsmith.worker.trace_mode import AllocationAndViews
+from kernelsmith.worker.trace_tape import FaultError, Tape, add_input, finish
+
+LOADING = "module"
+
+
+def run(job: TraceJob, folder: Path) -> TraceResult:
+    """Traces a module's entries and emits the classes of their launches.
+
+    Every entry named in the job must be there. The first fault of the candidate ends the job and
+    is returned with empty plans; ``where`` is the call's key, the class's id or "module".
+
+    Args:
+        job: what to trace.
+        folder: where the progress file is written.
+
+    Raises:
+        MissingError: a device that this front end cannot emit for.
+    """
+    backend, emit = device_front_end(job.device)
+    recorder = Recorder(
+        mode=AllocationAndViews("cpu" if job.real else "meta"), backend=backend, device=job.device
+    )
+    with Progress(folder) as progress, recording(recorder), torch.no_grad():
+        try:
+            plans = _trace(job, recorder, progress)
+            classes = _classes(job, recorder, Emitter(emit=emit), progress)
+        except FaultError as fault:
+            failure = WorkerFailure(
+                status=fault.status, message=fault.message, where=fault.where or LOADING
+            )
+            return TraceResult(plans={}, classes={}, failure=failure)
+    return TraceResult(plans=plans, classes=classes)
+
+
+def device_front_end(device: str) -> tuple[Any, Emit]:
+    """Triton's backend object of a device and its function from jit function to TTIR text.
+
+    Raises:
+        MissingError: not built for this device.
+    """
+    if device != "cpu":
+        raise MissingError(
+            f"the front end does not emit for device {device!r} yet", hint="use --device cpu"
+        )
+    from kernelsmith.devices.cpu.emit import cpu_backend, emit_ttir
+
+    backend = cpu_backend()
+
+    def emit(
+        kernel: Any,
+        signature: dict[str, str],
+        constants: dict[Any, Any],
+        attributes: dict[Any, Any],
+        options: dict[str, Any],
+    ) -> str:
+        parsed = backend.parse_options(dict(options))
+        return emit_ttir(kernel, signature, constants, attributes, parsed)
+
+    return backend, emit
+
+
+def _trace(job: TraceJob, recorder: Recorder, progress: Progress) -> dict[str, Plan]:
+    progress.mark(LOADING)
+    with recorder.mode:
+        module = load(job.source)
+    entries = {name: find_entry(module, name) for name in job.entries}
+    plans: dict[str, Plan] = {}
+    for call in job.calls:
+        progress.mark(call.key)
+        try:
+            plans[call.key] = _trace_call(recorder, module, entries, call)
+        except FaultError as fault:
+            fault.where = call.key
+            raise
+    return plans
+
+
+def _trace_call(
+    recorder: Recorder, module: ModuleType, entries: dict[str, FunctionType], call: TraceCall
+) -> Plan:
+    entry = entries.get(call.entry) or find_entry(module, call.entry)
+    takes_programs = match_arguments(entry, call)
+    device = recorder.mode.device.type
+    tape = Tape()
+    arguments: dict[str, Any] = {}
+    for name, value in call.args:
+        arguments[name] = make_argument(value, device)
+        if isinstance(value, TensorMeta):
+            add_input(tape, name, arguments[name])
+    if takes_programs:
+        arguments["num_programs"] = call.num_programs
+    return finish(tape, _call(recorder, tape, entry, arguments), torch.Tensor)
+
+
+def _call(
+    recorder: Recorder, tape: Tape, entry: Callable[..., Any], arguments: dict[str, Any]
+) -> Any:
+    recorder.mode.tape = tape
+    try:
+        with recorder.mode:
+            return entry(**arguments)
+    except FaultError:
+        raise
+    except BaseException as error:
+        if tape.fault is not None:
+            raise tape.fault from None
+        raise FaultError("TRACE", describe(error)) from None
+    finally:
+        recorder.mode.tape = None
+
+
+def _classes(
+    job: TraceJob, recorder: Recorder, emitter: Emitter, progress: Progress
+) -> dict[str, PlanClass]:
+    known = frozenset(job.known)
+    classes: dict[str, PlanClass] = {}
+    recorder.emitting = True
+    for spec in recorder.met.values():
+        progress.mark(spec.aligned_id)
+        if job.emit:
+            classes.update(emitter.classes(spec, known))
+            continue
+        for name, divisible in (
+            (spec.aligned_id, spec.aligned),
+            (spec.unaligned_id, spec.unaligned),
+        ):
+            classes[name] = plan_class(spec, name, divisible, "")
+    recorder.emitting = False
+    return classes

@@ -1,0 +1,173 @@
+"""Plan classes: what makes two launches run the same machine code, and its stable name.
+
+A class is a kernel's text (with the text of every jit function it can reach), the values of its
+constants, its options and its specialisation key. Line numbers take no part, so a class keeps its
+id when code elsewhere in the file moves.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from kernelsmith.model import LaunchArg
+
+# Triton's scalar type names -> TTIR's.
+SCALARS = {
+    "u1": "i1",
+    "i1": "i1",
+    "i8": "i8",
+    "u8": "i8",
+    "i16": "i16",
+    "u16": "i16",
+    "i32": "i32",
+    "u32": "i32",
+    "i64": "i64",
+    "u64": "i64",
+    "fp16": "f16",
+    "bf16": "bf16",
+    "fp32": "f32",
+    "fp64": "f64",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Specialised:
+    """One specialisation of a kernel, ready to be emitted in both pointer alignments.
+
+    ``signature``, ``constants``: as ``ASTSource`` takes them. ``aligned``/``unaligned``: indices
+    of the parameters that carry ``tt.divisibility = 16`` in either variant, and the class ids.
+    ``runtime``: (parameter index, TTIR kind) in the order of the TTIR function.
+    """
+
+    kernel: Any
+    signature: dict[str, str]
+    constants: dict[tuple[int, ...], Any]
+    options: dict[str, Any]
+    aligned: tuple[int, ...]
+    unaligned: tuple[int, ...]
+    aligned_id: str
+    unaligned_id: str
+    runtime: tuple[tuple[int, str], ...]
+
+
+def specialise(
+    kernel: Any,
+    specialisation: list[tuple[str, Any]],
+    values: list[Any],
+    options: dict[str, Any],
+    *,
+    text_hash: str,
+    device: str,
+) -> Specialised:
+    """Builds both classes of a launch.
+
+    Args:
+        kernel: the ``JITFunction``.
+        specialisation: (type, key) a parameter, as Triton's binder gives it for 16-aligned bases.
+        values: bound arguments, constants unwrapped.
+        options: launch options.
+        text_hash: :func:`text_hash` of the kernel.
+        device: the device's name; its ``ttir`` stage decides the text.
+    """
+    names = [param.name for param in kernel.params]
+    signature = {name: kind for name, (kind, _) in zip(names, specialisation, strict=True)}
+    constants = {
+        (index,): values[index]
+        for index, (kind, _) in enumerate(specialisation)
+        if kind == "constexpr"
+    }
+    divisible = tuple(
+        index
+        for index, (kind, key) in enumerate(specialisation)
+        if kind != "constexpr" and isinstance(key, str) and "D" in key
+    )
+    integers = tuple(index for index in divisible if not specialisation[index][0].startswith("*"))
+    fixed = [
+        device,
+        text_hash,
+        kernel.__name__,
+        str(bool(kernel.noinline)),
+        repr(sorted(options.items())),
+        repr(list(signature.items())),
+        repr([(index, constant_key(value)) for (index,), value in constants.items()]),
+    ]
+    runtime = tuple(
+        (index, "ptr" if kind.startswith("*") else SCALARS[kind])
+        for index, (kind, _) in enumerate(specialisation)
+        if kind != "constexpr"
+    )
+    return Specialised(
+        kernel=kernel,
+        signature=signature,
+        constants=constants,
+        options=options,
+        aligned=divisible,
+        unaligned=integers,
+        aligned_id=_digest([*fixed, repr(divisible)]),
+        unaligned_id=_digest([*fixed, repr(integers)]),
+        runtime=runtime,
+    )
+
+
+def describe(spec: Specialised, divisible: tuple[int, ...]) -> str:
+    """The specialisation key for people: ``x_ptr:*bf16/16 n_cols:i32 BLOCK=1024``."""
+    words = []
+    for index, (name, kind) in enumerate(spec.signature.items()):
+        if kind == "constexpr":
+            words.append(f"{name}={constant_key(spec.constants[(index,)])}")
+        else:
+            words.append(f"{name}:{kind}" + ("/16" if index in divisible else ""))
+    return " ".join(words)
+
+
+def constant_key(value: Any) -> str:
+    """A text that two constants share only if Triton compiles the same code for them."""
+    if hasattr(value, "cache_key"):
+        return f"jit:{text_hash(value)}"
+    # True == 1 == 1.0 and 0.0 == -0.0, yet they compile to different code.
+    return f"{type(value).__name__}:{value!r}"
+
+
+def text_hash(kernel: Any) -> str:
+    """Hash of a jit function's source and of all jit functions and constants it can name."""
+    parts: list[str] = []
+    _collect(kernel, parts, set())
+    return _digest(parts)
+
+
+def _collect(kernel: Any, parts: list[str], seen: set[int]) -> None:
+    seen.add(id(kernel))
+    parts.append(kernel.src)
+    names = kernel.fn.__code__.co_names
+    scope = kernel.fn.__globals__
+    for name in names:
+        value = scope.get(name)
+        # A module is named by one of the names and its member by another; looking every name
+        # up in every module finds too much rather than too little.
+        members = [value]
+        if isinstance(value, ModuleType) and not value.__name__.startswith("triton"):
+            members = [getattr(value, other, None) for other in names]
+        for member in members:
+            if hasattr(member, "cache_key") and hasattr(member, "src"):
+                if id(member) not in seen:
+                    _collect(member, parts, seen)
+            elif type(member).__name__ == "constexpr":
+                parts.append(f"{name}={member!r}")
+
+
+def _digest(parts: list[str]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.encode("utf-8", "surrogatepass"))
+        digest.update(b"\0")
+    return digest.hexdigest()[:16]
+
+
+def scalar(kind: str, value: Any) -> LaunchArg:
+    """A bound scalar argument; unsigned 64-bit values wrap to the signed ones TTIR has."""
+    if isinstance(value, bool):
+        value = int(value)
+    if kind == "i64" and value >= 1 << 63:
+        value -= 1 << 64
+    return LaunchArg(kind=kind, value=value)
