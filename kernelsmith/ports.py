@@ -88,6 +88,12 @@ class Store(Protocol):
 
     def append(self, run_id: str, kind: str, payload: Mapping[str, Any]) -> str: ...
     def history(self, run_id: str, task: str) -> Sequence[Judged]: ...
+    def pending(self, run_id: str, task: str) -> Sequence[Candidate]:
+        """Candidates on record that still wait for a verdict, in order."""
+
+    def stop_requested(self, run_id: str) -> bool:
+        """Whether someone asked this run to stop since it was last started or resumed."""
+
     def close(self) -> None: ...
 
 
