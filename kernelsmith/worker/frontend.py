@@ -29,7 +29,7 @@ from kernelsmith.worker.frontend_module import (
     match_arguments,
 )
 from kernelsmith.worker.progress import Progress
-from kernelsmith.worker.trace_emit import Emit, Emitter, plan_class
+from kernelsmith.worker.trace_emit import Emit, Emitter, plan_class, variants
 from kernelsmith.worker.trace_launch import Recorder, recording
 from kernelsmith.worker.trace_mode import AllocationAndViews
 from kernelsmith.worker.trace_tape import FaultError, Tape, add_input, finish
@@ -37,7 +37,7 @@ from kernelsmith.worker.trace_tape import FaultError, Tape, add_input, finish
 LOADING = "module"
 
 
-def run(job: TraceJob, folder: Path) -> TraceResult:
+def run(job: TraceJob, folder: Path, progress: Progress | None = None) -> TraceResult:
     """Traces a module's entries and emits the classes of their launches.
 
     Every entry named in the job must be there. The first fault of the candidate ends the job and
@@ -46,6 +46,7 @@ def run(job: TraceJob, folder: Path) -> TraceResult:
     Args:
         job: what to trace.
         folder: where the progress file is written.
+        progress: an open progress file, where the wall forbids opening one.
 
     Raises:
         MissingError: a device that this front end cannot emit for.
@@ -54,10 +55,10 @@ def run(job: TraceJob, folder: Path) -> TraceResult:
     recorder = Recorder(
         mode=AllocationAndViews("cpu" if job.real else "meta"), backend=backend, device=job.device
     )
-    with Progress(folder) as progress, recording(recorder), torch.no_grad():
+    with progress or Progress(folder) as marks, recording(recorder), torch.no_grad():
         try:
-            plans = _trace(job, recorder, progress)
-            classes = _classes(job, recorder, Emitter(emit=emit), progress)
+            plans = _trace(job, recorder, marks)
+            classes = _classes(job, recorder, Emitter(emit=emit), marks)
         except FaultError as fault:
             failure = WorkerFailure(
                 status=fault.status, message=fault.message, where=fault.where or LOADING
@@ -154,10 +155,7 @@ def _classes(
         if job.emit:
             classes.update(emitter.classes(spec, known))
             continue
-        for name, divisible in (
-            (spec.aligned_id, spec.aligned),
-            (spec.unaligned_id, spec.unaligned),
-        ):
+        for name, divisible in variants(spec):
             classes[name] = plan_class(spec, name, divisible, "")
     recorder.emitting = False
     return classes

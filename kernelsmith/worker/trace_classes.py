@@ -72,7 +72,7 @@ def specialise(
     """
     names = [param.name for param in kernel.params]
     signature = {name: kind for name, (kind, _) in zip(names, specialisation, strict=True)}
-    constants = {
+    constants: dict[tuple[int, ...], Any] = {
         (index,): values[index]
         for index, (kind, _) in enumerate(specialisation)
         if kind == "constexpr"
@@ -90,7 +90,7 @@ def specialise(
         str(bool(kernel.noinline)),
         repr(sorted(options.items())),
         repr(list(signature.items())),
-        repr([(index, constant_key(value)) for (index,), value in constants.items()]),
+        repr([(index, constant_key(value)) for (index, *_), value in constants.items()]),
     ]
     runtime = tuple(
         (index, "ptr" if kind.startswith("*") else SCALARS[kind])

@@ -75,6 +75,11 @@ class Emitter:
             ) from None
 
 
+def variants(spec: Specialised) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """(class id, divisible parameters) of the aligned and the unaligned variant."""
+    return (spec.aligned_id, spec.aligned), (spec.unaligned_id, spec.unaligned)
+
+
 def may_divide(kind: str) -> bool:
     """Whether Triton may put ``tt.divisibility`` on a parameter of this TTIR type."""
     return kind in ("ptr", "i8", "i16", "i32", "i64")
@@ -119,7 +124,7 @@ def compile_message(kernel: Any, error: BaseException) -> str:
     step: BaseException | None = error
     while step is not None:
         node, source = getattr(step, "node", None), getattr(step, "src", None)
-        if hasattr(node, "lineno") and source is not None:
+        if node is not None and hasattr(node, "lineno") and source is not None:
             first = _first_line(kernel, source)
             line = first + node.lineno - 1 if first else line
         own = getattr(step, "error_message", None)

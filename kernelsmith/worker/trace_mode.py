@@ -48,7 +48,7 @@ USE_INSTEAD = {
 }
 
 
-class AllocationAndViews(TorchDispatchMode):
+class AllocationAndViews(TorchDispatchMode):  # type: ignore[misc]
     """Records allocations on the tape at hand; any other operator is the candidate's fault.
 
     ``device`` is where every allocation goes, whatever the host code asked for.

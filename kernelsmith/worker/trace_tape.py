@@ -5,6 +5,7 @@ alive until the plan is built: an address must not be used twice.
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from kernelsmith.model import ITEMSIZE_BYTES, Buffer, Launch, OutputRef, Plan, Status, TensorMeta
@@ -127,9 +128,7 @@ def finish(tape: Tape, returned: Any, tensor_type: type) -> Plan:
         outputs.append(_output(tape, index, item))
         extents.append((outputs[-1].buffer, *_extent(outputs[-1]), index))
     extents.sort()
-    for (buffer, _, end, first), (next_buffer, start, _, second) in zip(
-        extents, extents[1:], strict=False
-    ):
+    for (buffer, _, end, first), (next_buffer, start, _, second) in pairwise(extents):
         if buffer == next_buffer and start < end:
             pair = sorted((first, second))
             raise FaultError("TRACE", f"outputs {pair[0]} and {pair[1]} overlap in memory")
