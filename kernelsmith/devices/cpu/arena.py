@@ -58,11 +58,21 @@ class Arena:
         self.nbytes = 0
 
 
-class ThreadArenas(threading.local):
+class ThreadArenas:
     """An arena for each thread that asks."""
 
+    __slots__ = ("_local",)
+
     def __init__(self) -> None:
-        self.arena = Arena()
+        self._local = threading.local()
+
+    @property
+    def arena(self) -> Arena:
+        """The calling thread's arena."""
+        arena = getattr(self._local, "arena", None)
+        if arena is None:
+            arena = self._local.arena = Arena()
+        return arena
 
     def reserve(self, nbytes: int) -> int:
         """Address of at least ``nbytes`` of the calling thread's scratch."""

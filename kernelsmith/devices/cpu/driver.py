@@ -18,6 +18,7 @@ MAX_THREADS = 1 << 30
 
 
 def cpu_target() -> GPUTarget:
+    """What Triton calls the target, GPU or not."""
     return GPUTarget("cpu", "x86_64", 1)
 
 

@@ -30,6 +30,15 @@ _SHT_SYMTAB, _SHT_RELA, _SHT_NOBITS, _SHT_REL = 2, 4, 8, 9
 _SHF_WRITE, _SHF_ALLOC, _SHF_EXEC, _SHF_TLS = 1, 2, 4, 0x400
 _SHN_UNDEF, _SHN_ABS, _SHN_LORESERVE = 0, 0xFFF1, 0xFF00
 _R_64, _R_PC32, _R_PLT32, _R_32, _R_32S, _R_PC64 = 1, 2, 4, 10, 11, 24
+# Relocation type -> (format of the field, whether it is relative to its own place).
+_FIELDS = {
+    _R_64: ("<Q", False),
+    _R_PC32: ("<i", True),
+    _R_PLT32: ("<i", True),
+    _R_32: ("<I", False),
+    _R_32S: ("<i", False),
+    _R_PC64: ("<q", True),
+}
 _JUMP = b"\xff\x25\x00\x00\x00\x00"  # jmp [rip+0]; the address follows
 _STUB_BYTES = 16
 
@@ -92,10 +101,13 @@ def link(code: bytes, *, base_pad_bytes: int = 0) -> Image:
         CompileError: not such an object, or something in it is refused; ``op`` names it.
         InfrastructureError: no memory, or executable memory is forbidden.
     """
-    sections = _read_sections(code)
-    symbols = _read_symbols(sections)
+    try:
+        sections = _read_sections(code)
+        symbols = _read_symbols(sections)
+        relocations = _read_relocations(sections, symbols)
+    except (struct.error, IndexError, ValueError) as error:
+        raise CompileError(f"object is malformed: {error}", op="elf") from None
     _refuse_state(sections)
-    relocations = _read_relocations(sections, symbols)
     offsets, stubs_at, code_end, nbytes = _lay_out(sections, base_pad_bytes)
     low = any(type_ in (_R_32, _R_32S) for _, _, type_, _, _ in relocations)
     base = map_pages(nbytes, low=low)
@@ -106,7 +118,8 @@ def link(code: bytes, *, base_pad_bytes: int = 0) -> Image:
         places = {index: base + offset for index, offset in offsets.items()}
         for index, offset, type_, symbol, addend in relocations:
             target = _resolve(symbol, places, stubs)
-            _apply(places[index] + offset, type_, target + addend, symbol.name)
+            field = _field(places[index] + offset, type_, target + addend, symbol.name)
+            ctypes.memmove(places[index] + offset, field, len(field))
         protect(base, code_end, READ | EXECUTE)
         if nbytes > code_end:
             protect(base + code_end, nbytes - code_end, READ)
@@ -183,7 +196,15 @@ def _read_relocations(sections: list[_Section], symbols: list[_Symbol]) -> list[
         if section.type == _SHT_REL:
             raise CompileError(f"object has relocations without addends ({section.name})", op="elf")
         for offset, info, addend in struct.iter_unpack("<QQq", section.data):
-            found.append((section.info, offset, info & 0xFFFFFFFF, symbols[info >> 32], addend))
+            type_, symbol, patched = info & 0xFFFFFFFF, symbols[info >> 32], sections[section.info]
+            if type_ not in _FIELDS:
+                raise CompileError(
+                    f"object has a relocation of type {type_} against {symbol.name!r}",
+                    op=symbol.name,
+                )
+            if offset + struct.calcsize(_FIELDS[type_][0]) > patched.nbytes:
+                raise CompileError(f"relocation outside {patched.name}", op=symbol.name)
+            found.append((section.info, offset, type_, symbol, addend))
     return found
 
 
@@ -231,24 +252,12 @@ def _resolve(symbol: _Symbol, places: dict[int, int], stubs: dict[str, int]) -> 
     return places[symbol.section] + symbol.value
 
 
-_FIELDS = {
-    _R_64: ("<Q", 8, False),
-    _R_PC32: ("<i", 4, True),
-    _R_PLT32: ("<i", 4, True),
-    _R_32: ("<I", 4, False),
-    _R_32S: ("<i", 4, False),
-    _R_PC64: ("<q", 8, True),
-}
-
-
-def _apply(place: int, type_: int, value: int, name: str) -> None:
-    if type_ not in _FIELDS:
-        raise CompileError(f"object has a relocation of type {type_} against {name!r}", op=name)
-    fmt, nbytes, relative = _FIELDS[type_]
+def _field(place: int, type_: int, value: int, name: str) -> bytes:
+    """The bytes a relocation puts at ``place``; ``value`` is symbol plus addend."""
+    fmt, relative = _FIELDS[type_]
     try:
-        field = struct.pack(fmt, value - place if relative else value)
+        return struct.pack(fmt, value - place if relative else value)
     except struct.error:
         raise CompileError(
             f"relocation of type {type_} against {name!r} is out of range", op=name
         ) from None
-    ctypes.memmove(place, field, nbytes)

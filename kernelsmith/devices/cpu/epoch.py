@@ -100,15 +100,19 @@ def describe() -> dict[str, Any]:
 
 
 def canonical(ttir: str) -> str:
-    """The text without source locations: what is equal compiles to equal machine code."""
+    """The text without source locations and with values numbered in order of appearance (their
+    names are the kernel's variables): what is equal compiles to equal machine code."""
     lines = [
         _without_locations(line).rstrip()
         for line in ttir.splitlines()
         if not line.startswith("#loc")
     ]
-    return "\n".join(line for line in lines if line) + "\n"
+    numbers: dict[str, str] = {}
+    text = "\n".join(line for line in lines if line) + "\n"
+    return _VALUE.sub(lambda m: numbers.setdefault(m.group(), f"%{len(numbers)}"), text)
 
 
+_VALUE = re.compile(r"%[A-Za-z0-9_$.\-]+")
 _LOCATION = re.compile(r'\s*\bloc\(|"(?:[^"\\]|\\.)*"')
 
 

@@ -33,6 +33,7 @@ def libc() -> ctypes.CDLL:
 
 
 def round_up(nbytes: int, multiple: int) -> int:
+    """The smallest multiple that is at least ``nbytes``."""
     return -(-nbytes // multiple) * multiple
 
 
@@ -71,4 +72,5 @@ def protect(address: int, nbytes: int, protection: int) -> None:
 
 
 def unmap(address: int, nbytes: int) -> None:
+    """Gives whole pages back."""
     libc().munmap(address, round_up(nbytes, PAGE_BYTES))
