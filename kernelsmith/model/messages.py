@@ -299,11 +299,13 @@ class CaseTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeResult:
-    """One session's cases, or the failure (a crash names side and case)."""
+    """One session's cases, or the failure (a crash names side and case). ``facts`` says how the
+    session ran: core, cache size, pools, preemptions."""
 
     cases: tuple[CaseTimes, ...]
     seconds: float
     failure: WorkerFailure | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 Job = TraceJob | CompileJob | RunJob | TimeJob
