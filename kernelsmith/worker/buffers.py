@@ -5,6 +5,7 @@ zones of at least RED_ZONE_BYTES. Order and distances of the buffers change with
 mapping changes with each set, so neither an address nor a distance says anything to a kernel.
 """
 
+import contextlib
 import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -65,10 +66,9 @@ def map_region(nbytes: int, *, huge: bool = False) -> Region:
     ``huge`` asks for huge pages where the kernel grants them on request."""
     memory = mmap.mmap(-1, max(nbytes, mmap.PAGESIZE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if huge and hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
+        # A kernel without huge pages refuses: the same bytes at another speed.
+        with contextlib.suppress(OSError):
             memory.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:
-            pass  # a kernel without huge pages: the same bytes at another speed
     view = np.frombuffer(memory, dtype=np.uint8)
     return Region(bytes=view, address=view.ctypes.data)
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from kernelsmith.errors import InputError
 from kernelsmith.model import (
+    ITEMSIZE_BYTES,
     CompileJob,
     CompileResult,
     Inputs,
@@ -67,17 +68,27 @@ def run(
         InputError: the job does not fit together.
         InfrastructureError: this process or machine failed.
     """
+    if isinstance(job, CompileJob):
+        return launcher_compile.run(job, folder, default_device(job.device, device))
+    return _run_all(job, folder, default_device(job.device, device), default_draw(draw))
+
+
+def default_device(name: str, device: Any = None) -> Any:
+    """``device``, or the one called ``name``."""
     if device is None:
         from kernelsmith import devices
 
-        device = devices.get(job.device)
-    if isinstance(job, CompileJob):
-        return launcher_compile.run(job, folder, device)
+        device = devices.get(name)
+    return device
+
+
+def default_draw(draw: Draw | None = None) -> Draw:
+    """``draw``, or the recipes'."""
     if draw is None:
         from kernelsmith.numerics import recipes
 
         draw = recipes.draw
-    return _run_all(job, folder, device, draw)
+    return draw
 
 
 def drawn_inputs(inputs: Inputs, folder: Path, draw: Draw) -> dict[str, NDArray[Any]]:
@@ -92,7 +103,7 @@ def drawn_inputs(inputs: Inputs, folder: Path, draw: Draw) -> dict[str, NDArray[
             continue
         if Path(spec.file).name != spec.file:
             raise InputError(f"input {spec.name}: {spec.file!r} is not a plain file name")
-        item = buffers.ITEMSIZE_BYTES[spec.meta.dtype]
+        item = ITEMSIZE_BYTES[spec.meta.dtype]
         raw = np.fromfile(folder / spec.file, dtype=f"u{item}")
         if raw.size != int(np.prod(spec.meta.shape)):
             raise InputError(
@@ -142,7 +153,7 @@ def _run_one(
     plan = one.plan
     held = buffers.allocate(plan, misalign_bytes=one.misalign_bytes, poison=one.poison)
     addresses = [held.address(index) for index in range(len(plan.buffers))]
-    bounds = launcher_bind.entries_for(plan.launches, addresses, bench.job.object_of, bench.entries)
+    bounds = launcher_bind.bind_all(plan.launches, addresses, bench.job.object_of, bench.entries)
     if one.stale:
         earlier = replace(one.inputs, seed=one.inputs.seed + STALE_SEED_STEP)
         _lay_inputs(bench, held, one, earlier)

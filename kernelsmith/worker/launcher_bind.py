@@ -155,13 +155,14 @@ def prebound(bound: Bound, arena_address: int) -> Callable[[], None] | None:
     for an empty grid. It keeps the interpreter lock: nothing else may run while it is timed."""
     if bound.programs == 0:
         return None
-    function = ctypes.PYFUNCTYPE(*_SIGNATURE)(bound.entry.address)
-    # Without argument types ctypes passes ready-made instances on without a conversion.
-    function.argtypes = None
+    # Without argument types ctypes passes ready-made instances on without a conversion; the
+    # arrays go as themselves, which keeps them alive.
+    function = ctypes.PYFUNCTYPE(None)(bound.entry.address)
+    function.keep = bound.entry  # type: ignore[attr-defined]  # the code, as long as the call
     return functools.partial(
         function,
-        ctypes.c_void_p(ctypes.addressof(bound.args)),
-        ctypes.c_void_p(ctypes.addressof(bound.grid)),
+        bound.args,
+        bound.grid,
         ctypes.c_void_p(None),
         ctypes.c_int64(0),
         ctypes.c_int64(bound.programs),
@@ -169,7 +170,7 @@ def prebound(bound: Bound, arena_address: int) -> Callable[[], None] | None:
     )
 
 
-def entries_for(
+def bind_all(
     launches: Sequence[Launch],
     addresses: Sequence[int],
     object_of: Mapping[str, str],

@@ -1,0 +1,264 @@
+"""One timing session: ``python -m kernelsmith.worker.session FOLDER``.
+
+Always a newly exec'ed process, the unit of inference of the latency rule. It holds compiled code
+and buffers, and imports neither torch, triton, scipy nor a compiler. Kernels are loaded in random
+order behind random padding; ``TimeJob.placement`` decides both, so a session can be repeated in
+all but its physical pages.
+"""
+
+import gc
+import json
+import os
+import pickle
+import random
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from kernelsmith.model import (
+    CaseTimes,
+    OutputBytes,
+    TimedCase,
+    TimedReplay,
+    TimeJob,
+    TimeResult,
+    WorkerFailure,
+)
+from kernelsmith.worker import buffers, clock, launcher, launcher_bind, session_octets
+from kernelsmith.worker import session_pool as pools
+from kernelsmith.worker.buffers_poison import Bytes
+from kernelsmith.worker.session_octets import Timing
+from kernelsmith.worker.session_pool import Side
+
+PAD_LINES = 64
+BASE_LINES = 1024
+INPUT_POISON = 2
+CHECKED_SLOTS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What all cases share; ``progress`` always names the side and case at hand."""
+
+    job: TimeJob
+    folder: Path
+    entries: Mapping[str, launcher_bind.Entry]
+    draw: launcher.Draw
+    region: buffers.Region
+    sweep: Bytes | None
+    arena: int
+    llc_bytes: int
+    placement: random.Random
+    verify: random.Random
+    out: IO[bytes]
+    progress: IO[bytes]
+
+
+def run(
+    job: TimeJob, folder: Path, *, device: Any = None, draw: launcher.Draw | None = None
+) -> TimeResult:
+    """Times all cases of a job in this process.
+
+    Args:
+        device, draw: stand-ins; by default the job's device and the recipes.
+
+    Raises:
+        InputError: the job does not fit together.
+    """
+    begun = time.perf_counter()
+    device, draw = launcher.default_device(job.device, device), launcher.default_draw(draw)
+    placement = random.Random(job.placement)
+    before = clock.preemptions()
+    facts = clock.pin(placement.randrange)
+    llc_bytes = clock.llc_bytes()
+    entries = _load(job, folder, device, placement)
+    arena_bytes = max((info.arena_bytes for info in job.objects.values()), default=0)
+    arena, arena_address = launcher_bind.arena(arena_bytes)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with (folder / "out.bin").open("wb") as out, (folder / "progress").open("wb", 0) as marker:
+            session = Session(
+                job=job,
+                folder=folder,
+                entries=entries,
+                draw=draw,
+                region=_region(job, llc_bytes),
+                sweep=_sweep(job, llc_bytes),
+                arena=arena_address,
+                llc_bytes=llc_bytes,
+                placement=placement,
+                verify=random.Random(job.verify),
+                out=out,
+                progress=marker,
+            )
+            cases, pool_facts, failure = _all_cases(session)
+    finally:
+        if collecting:
+            gc.enable()
+    del arena
+    facts |= {
+        "llc_bytes": llc_bytes,
+        "preemptions": clock.preemptions() - before,
+        "load_average": os.getloadavg()[0],
+        "pools": pool_facts,
+    }
+    seconds = time.perf_counter() - begun
+    return TimeResult(cases=cases, seconds=seconds, failure=failure, facts=facts)
+
+
+def _all_cases(
+    session: Session,
+) -> tuple[tuple[CaseTimes, ...], dict[str, Any], WorkerFailure | None]:
+    """Times the cases in random order; returns them in the job's order."""
+    done: dict[str, CaseTimes] = {}
+    facts: dict[str, Any] = {}
+    cases = list(session.job.cases)
+    session.placement.shuffle(cases)
+    for case in cases:
+        times, facts[case.key], changed = _one_case(session, case)
+        if changed:
+            message = f"a timed replay changed input {', '.join(changed)}"
+            return (), facts, WorkerFailure(status="MEMORY", message=message, where=case.key)
+        done[case.key] = times
+    return tuple(done[case.key] for case in session.job.cases), facts, None
+
+
+def _one_case(session: Session, case: TimedCase) -> tuple[CaseTimes, dict[str, Any], list[str]]:
+    shape = pools.shape_of(case)
+    drawn = launcher.drawn_inputs(case.inputs, session.folder, session.draw)
+    images = {
+        spec.name: buffers.input_image(
+            spec, drawn[spec.name], shape.inputs[spec.name], poison=INPUT_POISON, salt=0
+        )
+        for spec in case.inputs.tensors
+        if spec.name in shape.inputs
+    }
+    warm_picks, cold_picks = session_octets.picks_of(case, session.verify)
+    warm, facts, changed = _one_pool(session, case, shape, images, warm_picks, cold=False)
+    cold = None
+    if case.cold:
+        cold, cold_facts, cold_changed = _one_pool(
+            session, case, shape, images, cold_picks, cold=True
+        )
+        facts |= cold_facts
+        changed = sorted({*changed, *cold_changed})
+    windows = warm.windows_ns + (cold.windows_ns if cold else ())
+    times = CaseTimes(
+        key=case.key,
+        warm=warm.scores,
+        cold=cold.scores if cold else (),
+        windows_ns=windows,
+        replays_per_window=warm.replays,
+        below_floor=min(min(octet) for octet in windows) < case.floor_us * 1e3,
+        replays=_write_picked(session.out, warm, cold),
+    )
+    return times, facts, changed
+
+
+def _one_pool(
+    session: Session,
+    case: TimedCase,
+    shape: pools.Shape,
+    images: Mapping[str, Bytes],
+    picks: int,
+    *,
+    cold: bool,
+) -> tuple[Timing, dict[str, Any], list[str]]:
+    """Times one case in one cache state: (timing, facts, inputs that changed)."""
+    slots = pools.cold_slots(shape, session.llc_bytes) if cold else pools.warm_slots(shape)
+    rng = random.Random(session.placement.getrandbits(64))
+    base = rng.randrange(BASE_LINES) * buffers.ALIGN_BYTES
+    place = pools.Place(region=session.region, base=base, rng=rng, arena=session.arena)
+    whole = slots * (shape.private_bytes + shape.input_bytes)
+    pool = pools.build(
+        case,
+        shape,
+        place,
+        images,
+        session.entries,
+        session.job.object_of,
+        slots=slots,
+        own_inputs=cold,
+        sweep=session.sweep if cold and whole < 2 * session.llc_bytes else None,
+    )
+    mark = _marker(session, case)
+    pace = session_octets.calibrate(pool, case, mark, cold=cold)
+    timing = session_octets.measure(pool, pace, session.verify, picks, mark)
+    name = "cold" if cold else "warm"
+    facts = {f"{name}_slots": slots, f"{name}_replays": list(timing.replays)}
+    return timing, facts, pool.changed_inputs(images, CHECKED_SLOTS)
+
+
+def _marker(session: Session, case: TimedCase) -> Callable[[Side], None]:
+    descriptor = session.progress.fileno()
+    os.ftruncate(descriptor, 0)
+
+    def mark(side: Side) -> None:
+        os.pwrite(descriptor, f"{side}:{case.key}".encode(), 0)
+
+    return mark
+
+
+def _write_picked(out: IO[bytes], *timings: Timing | None) -> tuple[TimedReplay, ...]:
+    replays = []
+    for timing in timings:
+        for side, outputs in timing.picked if timing else ():
+            places = []
+            for data in outputs:
+                places.append(OutputBytes(offset_bytes=out.tell(), nbytes=len(data)))
+                out.write(data)
+            replays.append(TimedReplay(side=side, outputs=tuple(places)))
+    return tuple(replays)
+
+
+def _load(
+    job: TimeJob, folder: Path, device: Any, placement: random.Random
+) -> dict[str, launcher_bind.Entry]:
+    """Loads all objects in random order, each behind a random number of cache lines."""
+    ids = sorted(job.objects)
+    placement.shuffle(ids)
+    return {
+        object_id: launcher_bind.load_entry(
+            device,
+            job.objects[object_id],
+            (folder / f"{object_id}.obj").read_bytes(),
+            base_pad_bytes=placement.randrange(PAD_LINES) * buffers.ALIGN_BYTES,
+        )
+        for object_id in ids
+    }
+
+
+def _region(job: TimeJob, llc_bytes: int) -> buffers.Region:
+    """One mapping that every pool of the session fits into: its pages are faulted in once."""
+    needed = 0
+    for case in job.cases:
+        shape = pools.shape_of(case)
+        needed = max(needed, pools.room_bytes(shape, pools.warm_slots(shape), own_inputs=False))
+        if case.cold:
+            slots = pools.cold_slots(shape, llc_bytes)
+            needed = max(needed, pools.room_bytes(shape, slots, own_inputs=True))
+    return buffers.map_region(needed + BASE_LINES * buffers.ALIGN_BYTES, huge=True)
+
+
+def _sweep(job: TimeJob, llc_bytes: int) -> Bytes | None:
+    if not any(case.cold for case in job.cases):
+        return None
+    swept = buffers.map_region(2 * llc_bytes, huge=True).bytes
+    # A page that was never written is the system's one zero page: reading it evicts nothing.
+    swept.fill(1)
+    return swept
+
+
+def main(folder: Path) -> None:
+    """Reads ``job.pkl``, runs it, writes ``result.json``."""
+    job = pickle.loads((folder / "job.pkl").read_bytes())
+    result = run(job, folder)
+    (folder / "result.json").write_text(json.dumps(asdict(result)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
