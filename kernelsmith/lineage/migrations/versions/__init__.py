@@ -1,0 +1,1 @@
+"""Revisions, numbered; ``models.HEAD_REVISION`` names the last."""

@@ -1,0 +1,37 @@
+"""What a run's loop remembers and what a resumed one starts from. No database here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kernelsmith.model import Candidate, Gain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastCandidate:
+    """An earlier candidate of this run and task, as a proposer may see it. ``status`` is the
+    verdict's, or DUPLICATE (dropped before any work), or UNJUDGED (the machine failed on it)."""
+
+    candidate: Candidate
+    status: str
+    gain_vs_seed: float | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskBefore:
+    """What is on record of one task of a run. ``seen``: normalised hash -> candidate id, the
+    seed's included. ``retimed``: incumbents timed against the seed, as (holds, gain)."""
+
+    seen: Mapping[str, str] = field(default_factory=dict)
+    used_s: float = 0.0
+    judged: int = 0
+    retimed: Mapping[str, tuple[bool, Gain]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What is on record of a run. ``confirms``: candidates that reached confirm."""
+
+    elapsed_s: float = 0.0
+    confirms: int = 0
+    tasks: Mapping[str, TaskBefore] = field(default_factory=dict)

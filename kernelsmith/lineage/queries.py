@@ -1,0 +1,148 @@
+"""What commands read: runs, candidates by prefix, a candidate's whole record.
+
+Every query here is answered by an index; ``benchmarks/lineage_scale.py`` times them.
+"""
+
+import json
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy.orm import aliased
+
+from kernelsmith.errors import InputError
+from kernelsmith.lineage.histories import candidate_of
+from kernelsmith.lineage.models import (
+    Blob,
+    CandidateRow,
+    Parent,
+    Run,
+    RunTask,
+)
+from kernelsmith.model import Candidate, CaseGain, Gain
+
+
+def run_ids(connection: Connection, prefix: str = "") -> list[str]:
+    """Ids of runs that begin with ``prefix``, newest first."""
+    query = select(Run.id).where(*_starts(Run.id, prefix)).order_by(Run.step.desc())
+    return list(connection.execute(query).scalars())
+
+
+def find_run(connection: Connection, prefix: str) -> str:
+    """The one run that ``prefix`` (or "latest") names.
+
+    Raises:
+        InputError: none, or several.
+    """
+    found = run_ids(connection, "" if prefix == "latest" else prefix)
+    if prefix == "latest" and found:
+        return found[0]
+    return _only(found, prefix, "run", "`kernelsmith runs` lists them")
+
+
+def find_candidate(connection: Connection, prefix: str, run_id: str | None = None) -> str:
+    """The record of the one candidate that ``prefix`` names ("latest": the latest run's newest);
+    where several runs hold it, the newest run's, unless ``run_id`` names one.
+
+    Raises:
+        InputError: none, or several.
+    """
+    within = [] if run_id is None else [CandidateRow.run_id == run_id]
+    if prefix == "latest":
+        newest = (
+            select(CandidateRow.record)
+            .where(
+                CandidateRow.run_id == (run_id or find_run(connection, "latest")),
+                CandidateRow.author != "seed",
+            )
+            .order_by(CandidateRow.step.desc())
+            .limit(1)
+        )
+        record = connection.execute(newest).scalar()
+        return _only([record] if record else [], prefix, "candidate", "nothing was proposed yet")
+    rows = connection.execute(
+        select(CandidateRow.id, CandidateRow.record)
+        .where(*_starts(CandidateRow.id, prefix), *within)
+        .order_by(CandidateRow.step)
+    ).all()
+    by_id = {row.id: row.record for row in rows}
+    hint = "`kernelsmith show RUN` lists a run's candidates"
+    return str(by_id[_only(sorted(by_id), prefix, "candidate", hint)])
+
+
+def load_candidate(connection: Connection, record: str) -> Candidate:
+    """The candidate of a record."""
+    row = (
+        connection.execute(
+            select(CandidateRow, Blob.zstd)
+            .join(Blob, Blob.hash == CandidateRow.source)
+            .where(CandidateRow.record == record)
+        )
+        .mappings()
+        .one()
+    )
+    parent = aliased(CandidateRow)
+    parents = connection.execute(
+        select(parent.id)
+        .join(Parent, Parent.parent == parent.record)
+        .where(Parent.record == record)
+        .order_by(Parent.ordinal)
+    ).scalars()
+    return candidate_of(row, row["zstd"], list(parents))
+
+
+def parent_records(connection: Connection, record: str) -> list[str]:
+    """Records of a candidate's parents, in order."""
+    query = select(Parent.parent).where(Parent.record == record).order_by(Parent.ordinal)
+    return list(connection.execute(query).scalars())
+
+
+def seed_record(connection: Connection, record: str) -> str:
+    """The record of the seed of a candidate's run and task."""
+    query = (
+        select(RunTask.seed_record)
+        .join(
+            CandidateRow,
+            (CandidateRow.run_id == RunTask.run_id) & (CandidateRow.task == RunTask.task),
+        )
+        .where(CandidateRow.record == record)
+    )
+    return connection.execute(query).scalar_one()
+
+
+def run_row(connection: Connection, run_id: str) -> dict[str, Any]:
+    """A run's own row, JSON columns parsed, and its ``seeds``: task -> seed id, in order."""
+    row = dict(connection.execute(select(Run).where(Run.id == run_id)).mappings().one())
+    for name in ("device_facts", "sandbox", "versions", "options"):
+        row[name] = json.loads(row[name])
+    seeds = connection.execute(
+        select(RunTask.task, CandidateRow.id)
+        .join(CandidateRow, CandidateRow.record == RunTask.seed_record)
+        .where(RunTask.run_id == run_id)
+        .order_by(RunTask.ordinal)
+    )
+    row["seeds"] = {row[0]: row[1] for row in seeds}
+    return row
+
+
+def gain_of(text: str | None) -> Gain | None:
+    """A gain as it was recorded."""
+    if text is None:
+        return None
+    kept = json.loads(text)
+    cases = tuple(CaseGain(**case) for case in kept.pop("cases"))
+    return Gain(cases=cases, **kept)
+
+
+def _starts(column: Any, prefix: str) -> list[ColumnElement[bool]]:
+    """Range conditions that an index answers (LIKE would scan); ids are lower-case ASCII."""
+    prefix = prefix.lower()
+    return [column >= prefix, column < prefix + "\x7f"] if prefix else []
+
+
+def _only(found: list[str], prefix: str, what: str, hint: str) -> str:
+    if not found:
+        raise InputError(f"no {what} {prefix!r} in this database", hint=hint)
+    if len(found) > 1:
+        some = ", ".join(found[:4]) + (", …" if len(found) > 4 else "")
+        raise InputError(f"{what} {prefix!r} is ambiguous: {some}", hint="give more of the id")
+    return found[0]

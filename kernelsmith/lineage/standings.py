@@ -1,0 +1,191 @@
+"""How a run stands: counts, incumbents, final gains; and what a resumed run starts from."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from kernelsmith.lineage.histories import last_of
+from kernelsmith.lineage.models import CandidateRow, Event, Retiming, RunTask, VerdictRow
+from kernelsmith.lineage.past import Before, TaskBefore
+from kernelsmith.lineage.queries import gain_of, run_row
+from kernelsmith.model import Gain
+
+LIFE = ("started", "resumed", "interrupted", "failed", "finished")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStanding:
+    """A task of a run. ``gain``: the incumbent timed against the seed at the run's end; None
+    until then. ``incumbent``: the seed's id when nothing stands; ``unsupported``: accepted
+    candidates whose final timing failed."""
+
+    task: str
+    seed: str
+    judged: int
+    accepted: int
+    statuses: Mapping[str, int]
+    duplicates: int
+    set_aside: int
+    waiting: int
+    incumbent: str
+    gain: Gain | None
+    unchecked: tuple[str, ...]
+    unsupported: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStanding:
+    """A run as it stands. ``last``: its latest of ``LIFE``; ``process``: who ran it last;
+    ``elapsed_s``: active time."""
+
+    id: str
+    started_at: str
+    device: str
+    proposer: str
+    last: str
+    last_payload: Mapping[str, Any]
+    process: Mapping[str, Any]
+    elapsed_s: float
+    stop_requested: bool
+    tasks: tuple[TaskStanding, ...]
+
+
+def run_standing(connection: Connection, run_id: str) -> RunStanding:
+    """One run with its tasks."""
+    row = run_row(connection, run_id)
+    life = connection.execute(
+        select(Event.kind, Event.payload)
+        .where(Event.run_id == run_id, Event.kind.in_(LIFE))
+        .order_by(Event.step.desc())
+    ).all()
+    began = [json.loads(row.payload) for row in life if row.kind in ("started", "resumed")]
+    return RunStanding(
+        id=run_id,
+        started_at=row["started_at"],
+        device=row["device"],
+        proposer=row["proposer"],
+        last=life[0].kind,
+        last_payload=json.loads(life[0].payload),
+        process=began[0]["process"],
+        elapsed_s=_elapsed_s(connection, run_id),
+        stop_requested=_stop_requested(connection, run_id),
+        tasks=tuple(_task(connection, run_id, task, seed) for task, seed in row["seeds"].items()),
+    )
+
+
+def before(connection: Connection, run_id: str) -> Before:
+    """What a resumed run starts from."""
+    tasks = select(RunTask.task).where(RunTask.run_id == run_id)
+    names = list(connection.execute(tasks).scalars())
+    confirms = connection.execute(
+        select(func.coalesce(func.sum(VerdictRow.reached_confirm), 0)).where(
+            VerdictRow.run_id == run_id
+        )
+    ).scalar_one()
+    # The machine failed on these, perhaps inside confirm: they count, on the safe side.
+    set_aside = sum(_events(connection, run_id, name, "set_aside") for name in names)
+    return Before(
+        elapsed_s=_elapsed_s(connection, run_id),
+        confirms=int(confirms) + set_aside,
+        tasks={name: _task_before(connection, run_id, name) for name in names},
+    )
+
+
+def _task_before(connection: Connection, run_id: str, task: str) -> TaskBefore:
+    hashes = connection.execute(
+        select(CandidateRow.normal_hash, CandidateRow.id).where(
+            CandidateRow.run_id == run_id, CandidateRow.task == task
+        )
+    )
+    used = connection.execute(
+        select(func.count(), func.coalesce(func.sum(VerdictRow.seconds), 0.0)).where(
+            VerdictRow.run_id == run_id, VerdictRow.task == task
+        )
+    ).one()
+    return TaskBefore(
+        seen={row[0]: row[1] for row in hashes},
+        used_s=float(used[1]),
+        judged=int(used[0]),
+        retimed=_retimed(connection, run_id, task),
+    )
+
+
+def _retimed(connection: Connection, run_id: str, task: str) -> dict[str, tuple[bool, Gain]]:
+    """Final timings by candidate id, the latest of each."""
+    rows = connection.execute(
+        select(CandidateRow.id, Retiming.holds, Retiming.gain)
+        .join(CandidateRow, CandidateRow.record == Retiming.record)
+        .where(Retiming.run_id == run_id, Retiming.task == task)
+        .order_by(Retiming.step)
+    )
+    found: dict[str, tuple[bool, Gain]] = {}
+    for name, holds, text in rows:
+        gain = gain_of(text)
+        if gain is not None:
+            found[name] = (bool(holds), gain)
+    return found
+
+
+def _task(connection: Connection, run_id: str, task: str, seed: str) -> TaskStanding:
+    here = (VerdictRow.run_id == run_id, VerdictRow.task == task)
+    counts = select(VerdictRow.status, func.count()).where(*here).group_by(VerdictRow.status)
+    by_status = {row[0]: row[1] for row in connection.execute(counts)}
+    proposed = connection.execute(
+        select(func.count()).where(CandidateRow.run_id == run_id, CandidateRow.task == task)
+    ).scalar_one()
+    retimed = _retimed(connection, run_id, task)
+    unsupported = tuple(name for name, (holds, _) in retimed.items() if not holds)
+    winners = connection.execute(
+        select(CandidateRow.id, VerdictRow.unchecked)
+        .join(CandidateRow, CandidateRow.record == VerdictRow.record)
+        .where(*here, VerdictRow.status == "ACCEPTED")
+        .order_by(VerdictRow.step.desc())
+        .limit(len(unsupported) + 1)
+    ).all()
+    standing = next((row for row in winners if row.id not in unsupported), None)
+    incumbent = standing.id if standing else seed
+    judged = sum(by_status.values())
+    set_aside = _events(connection, run_id, task, "set_aside")
+    return TaskStanding(
+        task=task,
+        seed=seed,
+        judged=judged,
+        accepted=by_status.get("ACCEPTED", 0),
+        statuses=by_status,
+        duplicates=_events(connection, run_id, task, "duplicate"),
+        set_aside=set_aside,
+        waiting=proposed - 1 - judged - set_aside,
+        incumbent=incumbent,
+        gain=retimed[incumbent][1] if incumbent in retimed else None,
+        unchecked=tuple(json.loads(standing.unchecked)) if standing else (),
+        unsupported=unsupported,
+    )
+
+
+def _events(connection: Connection, run_id: str, task: str, kind: str) -> int:
+    query = select(func.count()).where(
+        Event.run_id == run_id, Event.kind == kind, Event.task == task
+    )
+    return int(connection.execute(query).scalar_one())
+
+
+def _elapsed_s(connection: Connection, run_id: str) -> float:
+    """Active time at the latest record."""
+    latest = []
+    for table in (VerdictRow, Event, Retiming):
+        query = (
+            select(table.elapsed_s)
+            .where(table.run_id == run_id, table.elapsed_s > 0)
+            .order_by(table.step.desc())
+            .limit(1)
+        )
+        latest.append(connection.execute(query).scalar() or 0.0)
+    return max(latest)
+
+
+def _stop_requested(connection: Connection, run_id: str) -> bool:
+    kinds = ("started", "resumed", "stop_requested")
+    return last_of(connection, run_id, kinds) == "stop_requested"

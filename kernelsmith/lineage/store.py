@@ -1,0 +1,59 @@
+"""The store that the loop writes to: every append is one transaction and one link of the chain."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelsmith.lineage import database, histories
+from kernelsmith.lineage.step import StepWriter
+from kernelsmith.lineage.writers import WRITERS, write_event
+from kernelsmith.model import Candidate
+from kernelsmith.ports import Judged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineageStore:
+    """``ports.Store`` on a :class:`~kernelsmith.lineage.database.Database` open for writing."""
+
+    database: database.Database
+
+    def append(self, run_id: str, kind: str, payload: Mapping[str, Any]) -> str:
+        """Records one step and returns the id of what was recorded.
+
+        ``kind`` "run", "candidate", "verdict", "retiming" and "duplicate" take the nouns that
+        ``lineage.writers`` names; any other kind is an event with a JSON payload.
+
+        Raises:
+            DatabaseError, StorageError: nothing of the step was recorded.
+        """
+        with self.database.transaction() as connection:
+            writer = StepWriter(connection=connection, kind=kind, run_id=run_id)
+            write = WRITERS.get(kind)
+            identity = write(writer, payload) if write else write_event(writer, kind, payload)
+            writer.finish()
+        return identity
+
+    def history(self, run_id: str, task: str) -> Sequence[Judged]:
+        """Everything proposed so far, in order, without what still waits for its verdict."""
+        with self.database.reading() as connection:
+            return histories.history(connection, run_id, task)
+
+    def pending(self, run_id: str, task: str) -> Sequence[Candidate]:
+        """Candidates that were recorded but neither judged nor set aside, in order."""
+        with self.database.reading() as connection:
+            return histories.pending(connection, run_id, task)
+
+    def stop_requested(self, run_id: str) -> bool:
+        """Whether someone asked this run to stop since it was last started or resumed."""
+        with self.database.reading() as connection:
+            kinds = ("started", "resumed", "stop_requested")
+            return histories.last_of(connection, run_id, kinds) == "stop_requested"
+
+    def close(self) -> None:
+        self.database.close()
+
+
+def open_store(path: Path, busy_timeout_s: float = database.BUSY_TIMEOUT_S) -> LineageStore:
+    """Opens (and creates) the lineage for writing; see ``database.open_for_writing``."""
+    return LineageStore(database=database.open_for_writing(path, busy_timeout_s))

@@ -1,0 +1,111 @@
+"""Finds rows that were edited, deleted or slipped in after they were recorded.
+
+Every step lists its rows with their hashes and carries the digest of the step before. Someone who
+rewrites all later steps as well, or cuts off the file's newest steps, leaves a chain that holds in
+itself: compare :attr:`Report.head` with one that was noted before to see that too.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import zstandard
+from sqlalchemy import Connection, Table, select
+
+from kernelsmith.lineage import records
+from kernelsmith.lineage.models import Base, Blob, CandidateRow, Parent, Step
+from kernelsmith.lineage.writers import candidate_record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is not as it was recorded. ``key`` is the row's primary key."""
+
+    table: str
+    key: tuple[Any, ...]
+    problem: str
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """``head`` is the digest of the last step: it stands for everything before it."""
+
+    steps: int
+    rows: int
+    head: str
+    findings: tuple[Finding, ...]
+
+
+def verify(connection: Connection) -> Report:
+    """Checks the chain of steps, every row against its step, and every blob and record hash."""
+    findings: list[Finding] = []
+    expected: dict[str, dict[tuple[Any, ...], tuple[str, int]]] = {}
+    head, steps = "", 0
+    for step in connection.execute(select(Step).order_by(Step.seq)):
+        steps += 1
+        if step.seq != steps:
+            problem = f"steps {steps} to {step.seq - 1} are missing"
+            findings.append(Finding(table="steps", key=(steps,), problem=problem))
+            steps = step.seq
+        elif step.digest != records.chain_hash(
+            head, step.seq, step.at, step.kind, step.run_id, step.manifest
+        ):
+            findings.append(Finding(table="steps", key=(step.seq,), problem="edited"))
+        head = step.digest
+        for table, key, digest in json.loads(step.manifest):
+            expected.setdefault(table, {})[tuple(key)] = (digest, step.seq)
+    count = 0
+    for name, table in Base.metadata.tables.items():
+        if name != "steps":
+            found, rows = _check_table(connection, table, expected.pop(name, {}))
+            findings += found
+            count += rows
+    findings += _check_blobs(connection)
+    findings += _check_records(connection)
+    return Report(steps=steps, rows=count, head=head, findings=tuple(findings))
+
+
+def _check_table(
+    connection: Connection, table: Table, expected: dict[tuple[Any, ...], tuple[str, int]]
+) -> tuple[list[Finding], int]:
+    keys = [column.name for column in table.primary_key]
+    findings, count = [], 0
+    for row in connection.execute(select(table)).mappings():
+        count += 1
+        key = tuple(row[name] for name in keys)
+        digest, step = expected.pop(key, ("", None))
+        if step is None:
+            problem = "no step recorded it"
+        elif records.row_hash(dict(row)) != digest:
+            problem = "edited"
+        else:
+            continue
+        findings.append(Finding(table=table.name, key=key, problem=problem, step=step))
+    for key, (_, step) in expected.items():
+        findings.append(Finding(table=table.name, key=key, problem="deleted", step=step))
+    return findings, count
+
+
+def _check_blobs(connection: Connection) -> Iterator[Finding]:
+    for name, packed in connection.execute(select(Blob.hash, Blob.zstd)):
+        try:
+            good = records.sha256(records.decompress(packed)) == name
+        except zstandard.ZstdError:
+            good = False
+        if not good:
+            yield Finding(table="blobs", key=(name,), problem="its bytes do not have its hash")
+
+
+def _check_records(connection: Connection) -> Iterator[Finding]:
+    """A candidate's record must be the hash of its row and of its parents' records."""
+    parents: dict[str, list[str]] = {}
+    for row in connection.execute(select(Parent).order_by(Parent.record, Parent.ordinal)):
+        parents.setdefault(row.record, []).append(row.parent)
+    for found in connection.execute(select(CandidateRow)).mappings():
+        values: Mapping[str, Any] = {str(name): value for name, value in found.items()}
+        record = values["record"]
+        if candidate_record(values, parents.get(record, [])) != record:
+            problem = "its record is not the hash of its row and its parents' records"
+            yield Finding(table="candidates", key=(record,), problem=problem)

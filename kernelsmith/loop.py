@@ -1,0 +1,379 @@
+"""The loop: propose, judge, record; then time each winner against its seed.
+
+A run is a function of what is on record: stopped anywhere, it goes on from there. A candidate is
+recorded before it is judged and its verdict after, each in one transaction, so that a kill between
+the two costs one judgement and nothing else.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from kernelsmith.errors import InfrastructureError, KernelsmithError, StorageError
+from kernelsmith.interrupts import Interrupts
+from kernelsmith.lineage.past import Before, PastCandidate, TaskBefore
+from kernelsmith.model import Candidate, Gain, Task, Verdict
+from kernelsmith.ports import Judge, Judged, Proposer, Store
+
+RETIMING_SESSIONS = 20
+DEFAULT_SESSION_S = 2.0
+TRIES = 2
+MAX_SET_ASIDE_IN_A_ROW = 3
+MAX_DUPLICATES_IN_A_ROW = 200
+
+Reason = Literal["time", "candidates", "exhausted", "stop"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """When to stop: active seconds of the run, the final timing included; judged candidates."""
+
+    time_limit_s: float
+    max_candidates: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A task's standing, for display. ``estimate``: the incumbent's gain over the seed as a
+    product of confirms; only ``retimed`` is a result."""
+
+    task: str
+    judged: int
+    accepted: int
+    duplicates: int
+    incumbent: str
+    estimate: float
+    retimed: Gain | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happening:
+    """One event for display. ``kind``: "proposed", "judged", "duplicate", "set_aside",
+    "retiming", "retimed", "exploring_done"."""
+
+    kind: str
+    task: str
+    elapsed_s: float
+    left_s: float
+    tasks: tuple[Progress, ...]
+    candidate: Candidate | None = None
+    verdict: Verdict | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """All that a run needs. ``seeds``: each task's seed as a candidate; ``first``: candidates to
+    judge before any proposal (``--from``); ``started_s``: the clock when the command began."""
+
+    run_id: str
+    tasks: tuple[Task, ...]
+    seeds: Mapping[str, Candidate]
+    proposer: Proposer
+    judges: Mapping[str, Judge]
+    store: Store
+    normal_hash: Callable[[str], str]
+    budget: Budget
+    before: Before
+    interrupts: Interrupts
+    report: Callable[[Happening], None]
+    started_s: float
+    first: Mapping[str, Candidate] = field(default_factory=dict)
+    clock: Callable[[], float] = time.monotonic
+
+
+@dataclass(slots=True, kw_only=True)
+class _Lane:
+    """One task's state. ``chain``: the seed, then each incumbent that still stands."""
+
+    task: Task
+    judge: Judge
+    history: list[Judged]
+    waiting: list[Candidate]
+    chain: list[tuple[Candidate, float]]
+    seen: dict[str, str]
+    used_s: float
+    judged: int
+    accepted: int
+    retimed: dict[str, tuple[bool, Gain]]
+    session_s: float = DEFAULT_SESSION_S
+    exhausted: bool = False
+    duplicates: int = 0
+    duplicates_in_a_row: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tally:
+    """Counts over all tasks of the run."""
+
+    confirms: int
+    set_aside_in_a_row: int = 0
+
+
+def run(setup: Setup) -> Reason:
+    """Runs until a budget is spent, nothing is left to try or someone asks to stop.
+
+    Returns:
+        Why exploring ended; the run's end is on record.
+
+    Raises:
+        KeyboardInterrupt: on a signal, after the interruption is on record.
+        KernelsmithError: what ended the run, after it is on record where that is possible.
+    """
+    try:
+        lanes = [_open_lane(setup, task) for task in setup.tasks]
+        reason = _explore(setup, lanes)
+        _tell(setup, lanes, "exploring_done", lanes[0], note=reason)
+        for lane in lanes:
+            _settle(setup, lanes, lane)
+    except KeyboardInterrupt:
+        _append(setup, "interrupted", {"elapsed_s": _elapsed_s(setup)})
+        raise
+    except StorageError:
+        raise  # the record itself cannot be written
+    except KernelsmithError as error:
+        _append(setup, "failed", {"error": error.message, "elapsed_s": _elapsed_s(setup)})
+        raise
+    _append(setup, "finished", {"reason": reason, "elapsed_s": _elapsed_s(setup)})
+    return reason
+
+
+def _explore(setup: Setup, lanes: list[_Lane]) -> Reason:
+    tally = _Tally(confirms=setup.before.confirms)
+    # A candidate that waits may have been cut off inside confirm: count it there, so that the
+    # chance of a false accept stays below 5 % a run.
+    tally.confirms += sum(len(lane.waiting) for lane in lanes)
+    while True:
+        if setup.interrupts.requested:
+            raise KeyboardInterrupt
+        if setup.store.stop_requested(setup.run_id):
+            return "stop"
+        limit = setup.budget.max_candidates
+        if limit is not None and sum(lane.judged for lane in lanes) >= limit:
+            return "candidates"
+        open_lanes = [lane for lane in lanes if not lane.exhausted]
+        if not open_lanes:
+            return "exhausted"
+        fitting = [lane for lane in open_lanes if _fits(setup, lanes, lane)]
+        if not fitting:
+            return "time"
+        lane = min(fitting, key=lambda lane: lane.used_s)  # the task with the least time so far
+        began_s = setup.clock()
+        candidate = _next_candidate(setup, lanes, lane)
+        if candidate is not None:
+            verdict = _judge(setup, lanes, lane, candidate, tally)
+            if verdict is not None:
+                _record(setup, lanes, lane, candidate, verdict, setup.clock() - began_s, tally)
+        lane.used_s += setup.clock() - began_s
+
+
+def _fits(setup: Setup, lanes: list[_Lane], lane: _Lane) -> bool:
+    """Whether a judgement of usual length still leaves the time that the final timing needs."""
+    due = [
+        each for each in lanes if len(each.chain) > 1 and each.chain[-1][0].id not in each.retimed
+    ]
+    reserve_s = sum(RETIMING_SESSIONS * each.session_s for each in due)
+    usual_s = lane.used_s / lane.judged if lane.judged else 0.0
+    return _elapsed_s(setup) + usual_s + reserve_s < setup.budget.time_limit_s
+
+
+def _next_candidate(setup: Setup, lanes: list[_Lane], lane: _Lane) -> Candidate | None:
+    """What waits from before, else a new proposal, on record; None: none this time."""
+    if lane.waiting:
+        return lane.waiting.pop(0)
+    with setup.interrupts.interruptible():
+        candidate = setup.proposer.propose(lane.task, lane.history)
+    if candidate is None:
+        lane.exhausted = True
+        return None
+    normal_hash = setup.normal_hash(candidate.source)
+    if normal_hash in lane.seen:
+        _drop(setup, lanes, lane, candidate, lane.seen[normal_hash])
+        return None
+    lane.seen[normal_hash] = candidate.id
+    lane.duplicates_in_a_row = 0
+    _append(setup, "candidate", {"candidate": candidate, "normal_hash": normal_hash})
+    _tell(setup, lanes, "proposed", lane, candidate=candidate)
+    return candidate
+
+
+def _drop(setup: Setup, lanes: list[_Lane], lane: _Lane, candidate: Candidate, of: str) -> None:
+    lane.duplicates += 1
+    lane.duplicates_in_a_row += 1
+    lane.exhausted = lane.duplicates_in_a_row >= MAX_DUPLICATES_IN_A_ROW
+    payload = {"candidate": candidate, "of": of, "elapsed_s": _elapsed_s(setup)}
+    _append(setup, "duplicate", payload)
+    message = f"the same program as {of}"
+    lane.history.append(
+        PastCandidate(candidate=candidate, status="DUPLICATE", gain_vs_seed=None, message=message)
+    )
+    _tell(setup, lanes, "duplicate", lane, candidate=candidate, note=message)
+
+
+def _judge(
+    setup: Setup, lanes: list[_Lane], lane: _Lane, candidate: Candidate, tally: _Tally
+) -> Verdict | None:
+    """The verdict; None when the machine failed on it twice, which is never its fault.
+
+    Raises:
+        InfrastructureError: when the machine failed on several candidates in a row.
+    """
+    incumbent = lane.chain[-1][0]
+    for last in [False] * (TRIES - 1) + [True]:
+        try:
+            with setup.interrupts.interruptible():
+                return lane.judge.judge(candidate, incumbent, tally.confirms)
+        except StorageError:
+            raise
+        except InfrastructureError as error:
+            if not last:
+                continue
+            tally.set_aside_in_a_row += 1
+            if tally.set_aside_in_a_row >= MAX_SET_ASIDE_IN_A_ROW:
+                raise  # it stays without a verdict, and is judged again after resume
+            payload = {"task": lane.task.name, "candidate": candidate.id, "error": error.message}
+            _append(setup, "set_aside", {**payload, "elapsed_s": _elapsed_s(setup)})
+            past = PastCandidate(
+                candidate=candidate, status="UNJUDGED", gain_vs_seed=None, message=error.message
+            )
+            lane.history.append(past)
+            _tell(setup, lanes, "set_aside", lane, candidate=candidate, note=error.message)
+    return None
+
+
+def _record(
+    setup: Setup,
+    lanes: list[_Lane],
+    lane: _Lane,
+    candidate: Candidate,
+    verdict: Verdict,
+    seconds: float,
+    tally: _Tally,
+) -> None:
+    tally.set_aside_in_a_row = 0
+    gain_vs_seed = None if verdict.gain is None else lane.chain[-1][1] * verdict.gain.geomean
+    _append(
+        setup,
+        "verdict",
+        {
+            "verdict": verdict,
+            "seconds": seconds,
+            "elapsed_s": _elapsed_s(setup),
+            "gain_vs_seed": gain_vs_seed,
+        },
+    )
+    lane.judged += 1
+    confirm = next((check for check in verdict.checks if check.name == "confirm"), None)
+    if confirm is not None and confirm.status != "unchecked":
+        tally.confirms += 1
+        if verdict.gain is not None and verdict.gain.sessions:
+            lane.session_s = confirm.seconds / verdict.gain.sessions
+    message = next((check.message for check in verdict.checks if check.status == "fail"), "")
+    lane.history.append(
+        PastCandidate(
+            candidate=candidate, status=verdict.status, gain_vs_seed=gain_vs_seed, message=message
+        )
+    )
+    if verdict.accepted:
+        lane.accepted += 1
+        lane.chain.append((candidate, gain_vs_seed or lane.chain[-1][1]))
+    _tell(setup, lanes, "judged", lane, candidate=candidate, verdict=verdict)
+
+
+def _settle(setup: Setup, lanes: list[_Lane], lane: _Lane) -> None:
+    """Times the incumbent against the seed; where that fails, its nearest ancestor that passes
+    stands, at last the seed."""
+    while len(lane.chain) > 1:
+        candidate, _ = lane.chain[-1]
+        if candidate.id not in lane.retimed:
+            _tell(setup, lanes, "retiming", lane, candidate=candidate)
+            holds, gain, evidence = _retime(setup, lane, candidate)
+            payload = {"task": lane.task.name, "candidate": candidate.id, "holds": holds}
+            facts = {"gain": gain, "evidence": evidence, "elapsed_s": _elapsed_s(setup)}
+            _append(setup, "retiming", {**payload, **facts})
+            lane.retimed[candidate.id] = (holds, gain)
+            _tell(setup, lanes, "retimed", lane, candidate=candidate)
+        holds, gain = lane.retimed[candidate.id]
+        if holds:
+            lane.chain[-1] = (candidate, gain.geomean)
+            return
+        lane.chain.pop()
+
+
+def _retime(setup: Setup, lane: _Lane, candidate: Candidate) -> tuple[bool, Gain, dict[str, Any]]:
+    for _ in range(TRIES - 1):
+        try:
+            with setup.interrupts.interruptible():
+                return lane.judge.retime(candidate, RETIMING_SESSIONS)
+        except StorageError:
+            raise
+        except InfrastructureError:
+            continue
+    with setup.interrupts.interruptible():
+        return lane.judge.retime(candidate, RETIMING_SESSIONS)
+
+
+def _open_lane(setup: Setup, task: Task) -> _Lane:
+    before = setup.before.tasks.get(task.name, TaskBefore())
+    history = list(setup.store.history(setup.run_id, task.name))
+    waiting = list(setup.store.pending(setup.run_id, task.name))
+    seed = setup.seeds[task.name]
+    chain = [(seed, 1.0)]
+    for past in history:
+        holds, gain = before.retimed.get(past.candidate.id, (True, None))
+        if past.status == "ACCEPTED" and holds:
+            chain.append((past.candidate, gain.geomean if gain else past.gain_vs_seed or 1.0))
+    first = setup.first.get(task.name)
+    seen = {setup.normal_hash(seed.source): seed.id, **before.seen}
+    if first is not None and setup.normal_hash(first.source) not in seen:
+        normal_hash = setup.normal_hash(first.source)
+        seen[normal_hash] = first.id
+        _append(setup, "candidate", {"candidate": first, "normal_hash": normal_hash})
+        waiting.append(first)
+    return _Lane(
+        task=task,
+        judge=setup.judges[task.name],
+        history=history,
+        waiting=waiting,
+        chain=chain,
+        seen=seen,
+        used_s=before.used_s,
+        judged=before.judged,
+        accepted=sum(past.status == "ACCEPTED" for past in history),
+        retimed=dict(before.retimed),
+    )
+
+
+def _elapsed_s(setup: Setup) -> float:
+    return setup.before.elapsed_s + setup.clock() - setup.started_s
+
+
+def _append(setup: Setup, kind: str, payload: Mapping[str, Any]) -> None:
+    setup.store.append(setup.run_id, kind, payload)
+
+
+def _tell(setup: Setup, lanes: list[_Lane], kind: str, lane: _Lane, **rest: Any) -> None:
+    elapsed_s = _elapsed_s(setup)
+    happening = Happening(
+        kind=kind,
+        task=lane.task.name,
+        elapsed_s=elapsed_s,
+        left_s=max(0.0, setup.budget.time_limit_s - elapsed_s),
+        tasks=tuple(_progress(each) for each in lanes),
+    )
+    setup.report(replace(happening, **rest))
+
+
+def _progress(lane: _Lane) -> Progress:
+    incumbent, estimate = lane.chain[-1]
+    holds, gain = lane.retimed.get(incumbent.id, (False, None))
+    return Progress(
+        task=lane.task.name,
+        judged=lane.judged,
+        accepted=lane.accepted,
+        duplicates=lane.duplicates,
+        incumbent=incumbent.id,
+        estimate=estimate,
+        retimed=gain if holds else None,
+    )
