@@ -16,14 +16,14 @@ class Progress:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._descriptor = os.open(folder / FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.descriptor = os.open(folder / FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def mark(self, key: str) -> None:
         text = key.encode("utf-8", "replace")[:MAX_BYTES].ljust(MAX_BYTES)
-        os.pwrite(self._descriptor, text, 0)
+        os.pwrite(self.descriptor, text, 0)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        os.close(self.descriptor)
 
     def __enter__(self) -> "Progress":
         return self

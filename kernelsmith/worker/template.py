@@ -1,0 +1,149 @@
+"""The warm template: imports what its role needs once, then forks a child for each job.
+
+Standard input: names of job folders in the spool, one a line. Standard output: one JSON line when
+ready, then one a job. The template never touches what a job holds; it forks while it has one
+thread, so that a child never inherits a lock that nobody will release.
+"""
+
+import gc
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernelsmith.errors import InfrastructureError
+from kernelsmith.worker import job_child, wall, wall_landlock, wall_seccomp
+
+READ_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the host decides. With ``landlock``, this process may reach ``read`` and ``write``
+    only; paths as seen inside the wall. ``python_flags`` are for processes started anew."""
+
+    landlock: bool = False
+    read: list[str] = field(default_factory=list)
+    write: list[str] = field(default_factory=list)
+    limits: dict[str, int] = field(default_factory=dict)
+    python_flags: list[str] = field(default_factory=list)
+
+
+def serve(role: str, spool: Path, settings: Settings) -> None:
+    """Runs jobs until standard input ends.
+
+    Raises:
+        InfrastructureError: a thread is left over that would make forking unsafe.
+        OSError: the wall cannot be put up, or the pipes broke.
+    """
+    wall.give_up_privileges()
+    # Blocked here, taken by sigtimedwait: waiting with a time limit and no thread.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    facts = warm(role, spool)
+    if settings.landlock:
+        facts["landlock_abi"] = wall_landlock.restrict(
+            read=map(Path, settings.read), write=map(Path, settings.write)
+        )
+    facts["seccomp"] = wall_seccomp.supported()
+    gc.collect()
+    gc.freeze()
+    _one_thread()
+    _answer({"ready": True, **facts})
+    for name in _lines():
+        _answer(run_job(spool / name, settings))
+
+
+def warm(role: str, spool: Path) -> dict[str, Any]:
+    """Imports what the role's jobs need, so that children find it in memory.
+
+    Raises:
+        ValueError: an unknown role.
+    """
+    if role == "frontend":
+        from kernelsmith.worker.frontend_warm import warm_front_end
+
+        return warm_front_end(spool)
+    if role in ("launcher", "seed"):
+        from kernelsmith import devices
+        from kernelsmith.numerics import recipes
+        from kernelsmith.worker import launcher
+
+        return {"device": devices.get("cpu").name, "modules": [recipes.__name__, launcher.__name__]}
+    raise ValueError(f"role {role!r}: frontend, launcher or seed")
+
+
+def run_job(folder: Path, settings: Settings) -> dict[str, Any]:
+    """Forks a child for the job, waits within its time limit, kills what it left.
+
+    Returns:
+        ``job``, ``exit`` (status or null), ``signal`` (number or null), ``timed_out``,
+        ``seconds``.
+    """
+    _one_thread()
+    order = job_child.read_order(folder)
+    virtual = wall.virtual_bytes()
+    started = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        job_child.become(order, folder, settings.limits, settings.python_flags, virtual)
+    status, timed_out = _wait(child, started + order.timeout_s)
+    _kill_group(child)
+    code = os.waitstatus_to_exitcode(status)
+    return {
+        "job": folder.name,
+        "exit": code if code >= 0 else None,
+        "signal": -code if code < 0 else None,
+        "timed_out": timed_out,
+        "seconds": time.monotonic() - started,
+    }
+
+
+def _wait(child: int, deadline: float) -> tuple[int, bool]:
+    """Waits for ``child`` until the deadline of the monotonic clock, then kills it."""
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid == child:
+            return status, False
+        left = deadline - time.monotonic()
+        if left <= 0:
+            _kill_group(child)
+            return os.waitpid(child, 0)[1], True
+        signal.sigtimedwait({signal.SIGCHLD}, left)
+
+
+def _kill_group(child: int) -> None:
+    """Kills the child's process group and reaps whatever of it has come down to this process."""
+    for kill in (os.killpg, os.kill):
+        try:
+            kill(child, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            continue
+    try:
+        while os.waitpid(-child, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def _one_thread() -> None:
+    threads = len(os.listdir("/proc/self/task"))
+    if threads != 1:
+        raise InfrastructureError(
+            f"the template has {threads} threads; it forks only with one",
+            hint="a library started threads while it was imported: set OMP_NUM_THREADS=1",
+        )
+
+
+def _lines() -> Iterator[str]:
+    pending = b""
+    while chunk := os.read(0, READ_BYTES):
+        *lines, pending = (pending + chunk).split(b"\n")
+        yield from (line.decode() for line in lines)
+
+
+def _answer(message: dict[str, Any]) -> None:
+    os.write(1, json.dumps(message).encode() + b"\n")

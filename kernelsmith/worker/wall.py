@@ -1,0 +1,109 @@
+"""The part of the wall that a worker puts around itself, whatever stands around the worker.
+
+The template, which holds no candidate, gives up privileges before it answers; the child that runs
+a job takes on limits and the system-call filter before it touches the job.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+from dataclasses import dataclass
+
+from kernelsmith.worker import wall_seccomp
+from kernelsmith.worker.wall_seccomp import JobKind
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_CAPBSET_DROP = 24
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+CAPABILITY_VERSION_3 = 0x20080522
+CAPSET = 126
+LAST_CAPABILITY = 63
+# Processor time counts every thread; the clock of the template is the real time-out.
+CPU_SECONDS_PER_SECOND = 64
+CPU_SECONDS_SLACK = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one job may use. ``memory_bytes`` is address space beyond what the template has."""
+
+    memory_bytes: int = 8 << 30
+    file_bytes: int = 2 << 30
+    files: int = 256
+
+
+def give_up_privileges() -> None:
+    """No new privileges, no capabilities, no tracing by processes of the same user, and death
+    with the parent.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    _prctl(libc, PR_SET_PDEATHSIG, signal.SIGKILL)
+    # What a job leaves running becomes the template's child, so that it can be reaped.
+    _prctl(libc, PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(libc, PR_SET_NO_NEW_PRIVS, 1)
+    for capability in range(LAST_CAPABILITY + 1):
+        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    nothing = (ctypes.c_uint32 * 6)()
+    if libc.syscall(CAPSET, header, nothing) != 0:
+        raise OSError(ctypes.get_errno(), "capset")
+    _prctl(libc, PR_SET_DUMPABLE, 0)
+
+
+def virtual_bytes() -> int:
+    """Address space of this process."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
+def confine(kind: JobKind, limits: Limits, *, virtual: int, timeout_s: float) -> None:
+    """Limits and filter for the child of a job. Call it last: nothing lifts it.
+
+    Args:
+        kind: what the job may do.
+        limits: what it may use.
+        virtual: address space of the template, which the child starts with.
+        timeout_s: the job's time limit.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    cpu_s = int(timeout_s * CPU_SECONDS_PER_SECOND) + CPU_SECONDS_SLACK
+    _limit(resource.RLIMIT_AS, virtual + limits.memory_bytes)
+    _limit(resource.RLIMIT_FSIZE, limits.file_bytes)
+    _limit(resource.RLIMIT_NOFILE, limits.files)
+    _limit(resource.RLIMIT_CPU, cpu_s)
+    _limit(resource.RLIMIT_CORE, 0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    _prctl(libc, PR_SET_PDEATHSIG, signal.SIGKILL)
+    if wall_seccomp.supported():
+        wall_seccomp.install(kind)
+
+
+def detach_descriptors(keep: tuple[int, ...]) -> None:
+    """Standard streams to /dev/null; every other descriptor but ``keep`` is closed."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    edge = 3
+    for descriptor in sorted(keep):
+        os.closerange(edge, descriptor)
+        edge = descriptor + 1
+    os.closerange(edge, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+
+
+def _limit(which: int, value: int) -> None:
+    hard = resource.getrlimit(which)[1]
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(which, (value, value))
+
+
+def _prctl(libc: ctypes.CDLL, option: int, value: int) -> None:
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl {option}")
