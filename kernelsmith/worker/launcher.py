@@ -4,7 +4,7 @@
 It imports neither torch nor triton.
 """
 
-import os
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -27,6 +27,7 @@ from kernelsmith.model import (
     RunsResult,
 )
 from kernelsmith.worker import buffers, buffers_poison, launcher_bind, launcher_compile
+from kernelsmith.worker.progress import Progress
 
 Draw = Callable[[Inputs], Mapping[str, NDArray[Any]]]
 
@@ -49,6 +50,7 @@ class Bench:
 def run(
     job: CompileJob | RunJob,
     folder: Path,
+    progress: Progress | None = None,
     *,
     device: Any = None,
     draw: Draw | None = None,
@@ -56,8 +58,9 @@ def run(
     """Executes one job.
 
     Args:
-        folder: holds the job's files; results are written into it. ``progress`` always names
-            the run or object at hand, so that a crash can be told to belong to it.
+        folder: holds the job's files; results are written into it.
+        progress: is told the run or object at hand, so that a crash can be told to belong to
+            it; by default one in ``folder``.
         device, draw: stand-ins; by default the job's device and the recipes.
 
     Returns:
@@ -68,9 +71,12 @@ def run(
         InputError: the job does not fit together.
         InfrastructureError: this process or machine failed.
     """
-    if isinstance(job, CompileJob):
-        return launcher_compile.run(job, folder, default_device(job.device, device))
-    return _run_all(job, folder, default_device(job.device, device), default_draw(draw))
+    device = default_device(job.device, device)
+    with contextlib.ExitStack() as stack:
+        progress = progress or stack.enter_context(Progress(folder))
+        if isinstance(job, CompileJob):
+            return launcher_compile.run(job, folder, device, progress.mark)
+        return _run_all(job, folder, device, default_draw(draw), progress.mark)
 
 
 def default_device(name: str, device: Any = None) -> Any:
@@ -114,7 +120,9 @@ def drawn_inputs(inputs: Inputs, folder: Path, draw: Draw) -> dict[str, NDArray[
     return values
 
 
-def _run_all(job: RunJob, folder: Path, device: Any, draw: Draw) -> RunsResult:
+def _run_all(
+    job: RunJob, folder: Path, device: Any, draw: Draw, mark: Callable[[str], None]
+) -> RunsResult:
     entries = {
         object_id: launcher_bind.load_entry(
             device, info, (folder / f"{object_id}.obj").read_bytes()
@@ -134,10 +142,9 @@ def _run_all(job: RunJob, folder: Path, device: Any, draw: Draw) -> RunsResult:
     )
     results: list[RunResult] = []
     previous: buffers.BufferSet | None = None
-    with (folder / "out.bin").open("wb") as out, (folder / "progress").open("wb", 0) as progress:
+    with (folder / "out.bin").open("wb") as out:
         for one in job.runs:
-            os.ftruncate(progress.fileno(), 0)
-            os.pwrite(progress.fileno(), one.key.encode(), 0)
+            mark(one.key)
             for region, _ in arenas:
                 buffers_poison.fill(region.bytes, one.poison, len(results))
             # ``previous`` stays mapped until the next set is, so no address comes twice in a row.

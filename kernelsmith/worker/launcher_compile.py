@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,24 +22,35 @@ SECOND_ANSWER = "compile-2.json"
 SECOND_PROGRESS = "progress-2"
 
 
-def run(job: CompileJob, folder: Path, device: Any) -> CompileResult:
+def run(
+    job: CompileJob,
+    folder: Path,
+    device: Any,
+    mark: Callable[[str], None],
+    *,
+    fork_min_text_chars: int = FORK_MIN_TEXT_CHARS,
+) -> CompileResult:
     """Compiles each text to ``<object id>.obj`` in ``folder``.
 
     The failure that is reported is the first in job order, whatever ran first.
+
+    Args:
+        mark: is told each object id before it is compiled.
+        fork_min_text_chars: with two texts at least this long, a second process takes half.
 
     Raises:
         InfrastructureError: the second process died without an answer.
     """
     ids = list(job.ttirs)
-    if _worth_two(job):
+    if _worth_two(job, fork_min_text_chars):
         mine, others = _halves(job)
         child = _fork(job, others, folder, device)
-        done, failures = _compile_all(job, mine, folder, device)
+        done, failures = _compile_all(job, mine, folder, device, mark)
         other_done, other_failures = _collect(child, folder)
         done |= other_done
         failures |= other_failures
     else:
-        done, failures = _compile_all(job, ids, folder, device)
+        done, failures = _compile_all(job, ids, folder, device, mark)
     for object_id in ids:
         if object_id in failures:
             return CompileResult(objects={}, failure=failures[object_id])
@@ -47,12 +58,12 @@ def run(job: CompileJob, folder: Path, device: Any) -> CompileResult:
 
 
 def _compile_all(
-    job: CompileJob, ids: Sequence[str], folder: Path, device: Any, progress: str = "progress"
+    job: CompileJob, ids: Sequence[str], folder: Path, device: Any, mark: Callable[[str], None]
 ) -> tuple[dict[str, ObjectInfo], dict[str, WorkerFailure]]:
     """Compiles ``ids`` up to the first failure."""
     done: dict[str, ObjectInfo] = {}
     for object_id in ids:
-        _write(folder / progress, f"compile {object_id}".encode())
+        mark(object_id)
         try:
             compiled = device.compile_ttir(job.ttirs[object_id])
         except CompileError as error:
@@ -66,8 +77,8 @@ def _compile_all(
     return done, {}
 
 
-def _worth_two(job: CompileJob) -> bool:
-    large = [text for text in job.ttirs.values() if len(text) >= FORK_MIN_TEXT_CHARS]
+def _worth_two(job: CompileJob, min_text_chars: int) -> bool:
+    large = [text for text in job.ttirs.values() if len(text) >= min_text_chars]
     return len(large) >= 2 and len(os.sched_getaffinity(0)) >= 2 and threading.active_count() == 1
 
 
@@ -89,7 +100,9 @@ def _fork(job: CompileJob, ids: Sequence[str], folder: Path, device: Any) -> int
         return child
     status = 1
     try:
-        done, failures = _compile_all(job, ids, folder, device, SECOND_PROGRESS)
+        done, failures = _compile_all(
+            job, ids, folder, device, lambda key: _write(folder / SECOND_PROGRESS, key.encode())
+        )
         answer = {
             "done": {key: asdict(info) for key, info in done.items()},
             "failures": {key: asdict(failure) for key, failure in failures.items()},
@@ -106,7 +119,7 @@ def _collect(child: int, folder: Path) -> tuple[dict[str, ObjectInfo], dict[str,
     code = os.waitstatus_to_exitcode(status)
     if code < 0 and -code != signal.SIGKILL:
         # As it would have killed this process, had the text been in the other half.
-        object_id = (folder / SECOND_PROGRESS).read_text().removeprefix("compile ")
+        object_id = (folder / SECOND_PROGRESS).read_text()
         message = f"the compiler died of {signal.Signals(-code).name}"
         return {}, {object_id: WorkerFailure(status="CRASH", message=message, where=object_id)}
     if code != 0:

@@ -30,6 +30,7 @@ from kernelsmith.model import (
 from kernelsmith.worker import buffers, clock, launcher, launcher_bind, session_octets
 from kernelsmith.worker import session_pool as pools
 from kernelsmith.worker.buffers_poison import Bytes
+from kernelsmith.worker.progress import Progress
 from kernelsmith.worker.session_octets import Timing
 from kernelsmith.worker.session_pool import Side
 
@@ -37,6 +38,9 @@ PAD_LINES = 64
 BASE_LINES = 1024
 INPUT_POISON = 2
 CHECKED_SLOTS = 4
+
+# Where ("a:KEY", "b:KEY" or "KEY") and the names of the inputs.
+Changed = tuple[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +58,7 @@ class Session:
     placement: random.Random
     verify: random.Random
     out: IO[bytes]
-    progress: IO[bytes]
+    progress: Progress
 
 
 def run(
@@ -80,7 +84,7 @@ def run(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        with (folder / "out.bin").open("wb") as out, (folder / "progress").open("wb", 0) as marker:
+        with (folder / "out.bin").open("wb") as out, Progress(folder) as progress:
             session = Session(
                 job=job,
                 folder=folder,
@@ -93,7 +97,7 @@ def run(
                 placement=placement,
                 verify=random.Random(job.verify),
                 out=out,
-                progress=marker,
+                progress=progress,
             )
             cases, pool_facts, failure = _all_cases(session)
     finally:
@@ -121,13 +125,17 @@ def _all_cases(
     for case in cases:
         times, facts[case.key], changed = _one_case(session, case)
         if changed:
-            message = f"a timed replay changed input {', '.join(changed)}"
-            return (), facts, WorkerFailure(status="MEMORY", message=message, where=case.key)
+            where, names = changed
+            message = f"a timed replay changed input {', '.join(names)}"
+            return (), facts, WorkerFailure(status="MEMORY", message=message, where=where)
         done[case.key] = times
     return tuple(done[case.key] for case in session.job.cases), facts, None
 
 
-def _one_case(session: Session, case: TimedCase) -> tuple[CaseTimes, dict[str, Any], list[str]]:
+def _one_case(
+    session: Session, case: TimedCase
+) -> tuple[CaseTimes, dict[str, Any], Changed | None]:
+    """Times one case: (times, facts, whose replay changed which inputs)."""
     shape = pools.shape_of(case)
     drawn = launcher.drawn_inputs(case.inputs, session.folder, session.draw)
     images = {
@@ -145,7 +153,7 @@ def _one_case(session: Session, case: TimedCase) -> tuple[CaseTimes, dict[str, A
             session, case, shape, images, cold_picks, cold=True
         )
         facts |= cold_facts
-        changed = sorted({*changed, *cold_changed})
+        changed = changed or cold_changed
     windows = warm.windows_ns + (cold.windows_ns if cold else ())
     times = CaseTimes(
         key=case.key,
@@ -167,8 +175,8 @@ def _one_pool(
     picks: int,
     *,
     cold: bool,
-) -> tuple[Timing, dict[str, Any], list[str]]:
-    """Times one case in one cache state: (timing, facts, inputs that changed)."""
+) -> tuple[Timing, dict[str, Any], Changed | None]:
+    """Times one case in one cache state: (timing, facts, whose replay changed which inputs)."""
     slots = pools.cold_slots(shape, session.llc_bytes) if cold else pools.warm_slots(shape)
     rng = random.Random(session.placement.getrandbits(64))
     base = rng.randrange(BASE_LINES) * buffers.ALIGN_BYTES
@@ -190,15 +198,23 @@ def _one_pool(
     timing = session_octets.measure(pool, pace, session.verify, picks, mark)
     name = "cold" if cold else "warm"
     facts = {f"{name}_slots": slots, f"{name}_replays": list(timing.replays)}
-    return timing, facts, pool.changed_inputs(images, CHECKED_SLOTS)
+    names = pool.changed_inputs(images, CHECKED_SLOTS)
+    return timing, facts, (_culprit(pool, case, images), names) if names else None
+
+
+def _culprit(pool: pools.Pool, case: TimedCase, images: Mapping[str, Bytes]) -> str:
+    """ "a:KEY" or "b:KEY" for the side that changes inputs again when asked, else the key alone."""
+    for side in pools.sides():
+        pool.lay_inputs(images)
+        pool.replay(side, len(pool.slots))
+        if pool.changed_inputs(images, len(pool.slots)):
+            return f"{side}:{case.key}"
+    return case.key
 
 
 def _marker(session: Session, case: TimedCase) -> Callable[[Side], None]:
-    descriptor = session.progress.fileno()
-    os.ftruncate(descriptor, 0)
-
     def mark(side: Side) -> None:
-        os.pwrite(descriptor, f"{side}:{case.key}".encode(), 0)
+        session.progress.mark(f"{side}:{case.key}")
 
     return mark
 

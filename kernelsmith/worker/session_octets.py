@@ -14,11 +14,7 @@ from kernelsmith.model import TimedCase
 from kernelsmith.worker.session_pool import Pool, Side
 
 QUADS: tuple[tuple[Side, ...], ...] = (("a", "b", "b", "a"), ("b", "a", "a", "b"))
-OCTETS_MAX = 5
-# Octets that differ by more than this ask for another, up to OCTETS_MAX.
-SPREAD_FOR_MORE = 0.015
 LONG_LAUNCH_NS = 20_000_000
-LONG_OCTETS = 3
 # Both sides get one count of replays when their times differ by no more than this.
 SAME_COUNT_WITHIN = 1.25
 # A cold window is shorter: it needs no steady state.
@@ -46,7 +42,6 @@ class Pace:
     replays: dict[Side, int]
     lead: dict[Side, int]
     octets: int
-    octets_max: int
     fresh: bool
 
 
@@ -61,8 +56,7 @@ def calibrate(pool: Pool, case: TimedCase, mark: Callable[[Side], None], *, cold
         each_ns[side] = max(pool.replay(side, again)[0] / again, 1.0)
     if max(each_ns.values()) > LONG_LAUNCH_NS:
         once: dict[Side, int] = {"a": 1, "b": 1}
-        octets = min(case.octets, LONG_OCTETS)
-        return Pace(replays=once, lead=once, octets=octets, octets_max=octets, fresh=not cold)
+        return Pace(replays=once, lead=once, octets=case.octets, fresh=not cold)
     counts = {side: max(1, math.ceil(window_ns / ns)) for side, ns in each_ns.items()}
     if max(each_ns.values()) < SAME_COUNT_WITHIN * min(each_ns.values()):
         counts = dict.fromkeys(counts, max(counts.values()))
@@ -72,7 +66,6 @@ def calibrate(pool: Pool, case: TimedCase, mark: Callable[[Side], None], *, cold
         replays=counts,
         lead={side: 1 if cold else min(count, len(pool.slots)) for side, count in counts.items()},
         octets=case.octets,
-        octets_max=case.octets if cold else max(case.octets, OCTETS_MAX),
         fresh=not cold,
     )
 
@@ -91,9 +84,7 @@ def measure(
     scores: list[float] = []
     windows: list[tuple[float, ...]] = []
     picked: list[tuple[Side, list[bytes]]] = []
-    while len(scores) < pace.octets or (
-        len(scores) < pace.octets_max and max(scores) - min(scores) > SPREAD_FOR_MORE
-    ):
+    while len(scores) < pace.octets:
         octet: list[tuple[Side, float]] = []
         for quad in QUADS:
             # The quad's first two sides, untimed: both sides' code and data are as near for the

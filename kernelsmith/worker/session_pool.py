@@ -97,7 +97,12 @@ class Pool:
         self.slots = slots
         self.nbytes = sum(slot.end - slot.begin for slot in slots)
         self.cursor = 0
-        self.renew()
+
+    def lay_inputs(self, images: Mapping[str, Bytes]) -> None:
+        """Copies the inputs to where the slots have them."""
+        for starts in {tuple(slot.inputs.items()): None for slot in self.slots}:
+            for name, start in starts:
+                self._place.region.bytes[start : start + images[name].size] = images[name]
 
     def renew(self) -> None:
         """Fills outputs and scratch of all slots with another byte, in the order of use."""
@@ -153,7 +158,7 @@ def shape_of(case: TimedCase) -> Shape:
     """What a slot of ``case`` has to hold."""
     inputs: dict[str, int] = {}
     private_of: dict[Side, tuple[int, ...]] = {}
-    for side in _sides():
+    for side in sides():
         plan = _plan(case, side)
         for buffer in plan.buffers:
             if buffer.arg:
@@ -165,7 +170,7 @@ def shape_of(case: TimedCase) -> Shape:
             if not buffer.arg and index not in written
         ]
         private_of[side] = tuple(dict.fromkeys(written + scratch))
-    sizes = [[_plan(case, side).buffers[i].nbytes for i in private_of[side]] for side in _sides()]
+    sizes = [[_plan(case, side).buffers[i].nbytes for i in private_of[side]] for side in sides()]
     longest = max(len(one) for one in sizes)
     private = tuple(
         max(one[place] for one in sizes if place < len(one)) for place in range(longest)
@@ -216,17 +221,17 @@ def build(
             evict itself.
     """
     laid = _lay_out(shape, place, slots, own_inputs=own_inputs)
-    for slot in laid if own_inputs else laid[:1]:
-        for name, start in slot.inputs.items():
-            place.region.bytes[start : start + images[name].size] = images[name]
     # Neighbours in memory are not neighbours in time: no prefetcher runs ahead into a slot.
     place.rng.shuffle(laid)
     calls: dict[Side, list[Calls]] = {}
-    for side in _sides():
+    for side in sides():
         calls[side] = [_bind(case, shape, side, slot, place, entries, object_of) for slot in laid]
         if not calls[side][0]:
             raise InputError(f"case {case.key}: side {side} launches nothing to be timed")
-    return Pool(case, shape, place, laid, calls, sweep)
+    pool = Pool(case, shape, place, laid, calls, sweep)
+    pool.lay_inputs(images)
+    pool.renew()
+    return pool
 
 
 def _bind(
@@ -290,5 +295,6 @@ def _plan(case: TimedCase, side: Side) -> Plan:
     return case.a if side == "a" else case.b
 
 
-def _sides() -> tuple[Side, Side]:
+def sides() -> tuple[Side, Side]:
+    """Both sides, the incumbent's first."""
     return "a", "b"

@@ -21,11 +21,19 @@ def test_every_text_becomes_an_object_beside_the_result(bench, kinds):
         assert (bench.folder / f"{kind}.obj").read_bytes()[:4] == b"\x7fELF"
 
 
-def test_two_processes_give_the_bytes_that_one_gives(bench, monkeypatch):
+def test_two_processes_give_the_bytes_that_one_gives(bench):
     texts = {kind: bench.ir(kind) for kind in ("double", "overrun", "slow")}
-    two = compile_all(bench, texts).objects
-    monkeypatch.setattr(launcher_compile, "FORK_MIN_TEXT_CHARS", 1 << 30)
-    assert compile_all(bench, texts).objects == two
+    job = CompileJob(ttirs=texts, device="cpu")
+    answers = []
+    for chars in (1, 1 << 30):
+        marks = []
+        result = launcher_compile.run(
+            job, bench.folder, bench.device, marks.append, fork_min_text_chars=chars
+        )
+        answers.append((result.objects, len(marks) == len(texts)))
+    (two, two_marked_all), (one, one_marked_all) = answers
+    assert two == one
+    assert (two_marked_all, one_marked_all) == (False, True)
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2, 3])
