@@ -146,7 +146,7 @@ def _backward_weight_blocks(
     block = tl.program_id(0)
     cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     acc = tl.zeros((BLOCK,), dtype=tl.float32)
-    for token in range(0, TOKENS):
+    for token in range(TOKENS):
         row = block.to(tl.int64) * TOKENS + token
         inside = (cols < n_cols) & (row < n_rows)
         rstd = tl.load(rstd_ptr + row, mask=row < n_rows, other=0.0)
@@ -169,7 +169,7 @@ def _backward_weight_sum(
     acc = tl.zeros((BLOCK,), dtype=tl.float32)
     if HAS_CARRY:
         acc = tl.load(carry_ptr + cols, mask=inside, other=0.0)
-    for block in range(0, n_blocks):
+    for block in range(n_blocks):
         acc += tl.load(partial_ptr + block.to(tl.int64) * n_cols + cols, mask=inside, other=0.0)
     tl.store(dw_ptr + cols, acc, mask=inside)
 

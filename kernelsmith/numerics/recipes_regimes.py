@@ -1,0 +1,164 @@
+"""Regimes: how a tensor's values are drawn so that differences in arithmetic reach the output.
+
+Plain random bfloat16 inputs hide a changed order of summation behind the last rounding. Each
+regime makes one kind of difference visible:
+
+=========  =====================================================================================
+normal     bell-shaped magnitudes, full mantissas; cheap, also used for timing
+cancel     wide exponents, the second half of each sum mirrors the first with the opposite sign:
+           what is left is the rounding noise itself, in every bit of the output
+absorb     a few large terms that cancel in the end, and small ones between a quarter and half an
+           ulp of them: which of these are lost depends on the order alone
+logspace   magnitudes from 2**-14 to 2**13, rows of very different scale (epsilon decides some)
+ties       small integers: exact sums, outputs that lie half way between two bfloat16 values,
+           and offsets that move them just off it
+constant   all elements of a row equal
+special    rows with infinities, NaNs with payloads, subnormals and zeros of both signs
+=========  =====================================================================================
+
+A tensor has one of the roles ``token`` (a row a token; sums run along the row), ``matrix``
+(weights of a product; sums run along either axis), ``vector`` (one weight a column) and
+``offset`` (a bias). All return float32 patterns.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from kernelsmith.numerics.recipes_float import (
+    Bits,
+    Shape,
+    bell_table,
+    compose,
+    exponent_table,
+    generator,
+    random_words,
+    scale_exponent,
+)
+
+_SIGN = np.uint32(0x80000000)
+_ONE = np.uint32(0x3F800000)
+_BIG = np.uint32(0x45800000)  # 2**12; its square is 2**24, whose ulp is 2
+
+
+def _words(rng: np.random.Generator, shape: Shape) -> Bits:
+    return random_words(rng, int(np.prod(shape))).reshape(shape)
+
+
+def _mirror(bits: Bits, axis: int, flip: bool) -> Bits:
+    """Makes element n-1-i of an axis equal element i, with the opposite sign if ``flip``."""
+    size = bits.shape[axis]
+    half = size // 2
+    moved = np.moveaxis(bits, axis, -1)
+    front = moved[..., :half][..., ::-1]
+    moved[..., size - half :] = front ^ _SIGN if flip else front
+    return bits
+
+
+def _large_positions(seed: int, size: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which indices of an axis carry the large terms: a function of the seed and the axis size,
+    so that they meet in a product. One in sixteen, in mirrored pairs."""
+    words = random_words(generator(seed, "large", size), size)
+    large = words < np.uint32(1 << 28)
+    half = size // 2
+    large[size - half :] = large[:half][::-1]
+    if half:
+        large[half // 3] = large[size - 1 - half // 3] = True
+    return large
+
+
+def normal(rng: np.random.Generator, shape: Shape, role: str, seed: int) -> Bits:
+    shift = {"token": 0, "matrix": -4, "vector": 0, "offset": 0}[role]
+    return compose(_words(rng, shape), bell_table(shift))
+
+
+def cancel(rng: np.random.Generator, shape: Shape, role: str, seed: int) -> Bits:
+    bits = compose(_words(rng, shape), exponent_table(-6, 6))
+    if role == "offset":
+        return scale_exponent(bits, -16)
+    bits = _mirror(bits, -1, flip=role == "token")
+    if role == "matrix":
+        bits = _mirror(bits, 0, flip=False)
+    return bits
+
+
+def absorb(rng: np.random.Generator, shape: Shape, role: str, seed: int) -> Bits:
+    words = _words(rng, shape)
+    # Small terms in [0.8, 1): their products and squares lie in [0.64, 1), ulp(2**24) being 2.
+    small = np.uint32(0x3F4D0000) + words % np.uint32(0x00320000)
+    if role == "offset":
+        return small
+    large = _large_positions(seed, shape[-1])
+    if role == "token":
+        bits = np.where(words < np.uint32(1 << 29), small | _SIGN, small)
+        return _mirror_large(np.where(large, _BIG, bits), large)
+    bits = np.where(words & np.uint32(0x01000000), small, _ONE)
+    if role == "matrix":
+        large = large[None, :] | _large_positions(seed, shape[0])[:, None]
+    return np.where(large, _BIG, bits).astype(np.uint32)
+
+
+def _mirror_large(bits: Bits, large: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Bits:
+    size = bits.shape[-1]
+    second = large & (np.arange(size) >= size - size // 2)
+    return np.where(second, bits ^ _SIGN, bits).astype(np.uint32)
+
+
+def logspace(rng: np.random.Generator, shape: Shape, role: str, seed: int) -> Bits:
+    if role == "vector":
+        return compose(_words(rng, shape), exponent_table(-8, 8))
+    bits = compose(_words(rng, shape), exponent_table(-7, 6))
+    if role == "token":
+        per_row = random_words(rng, shape[0]).astype(np.int64) % 15 - 8
+        bits = scale_exponent(bits, per_row.reshape((-1,) + (1,) * (len(shape) - 1)))
+    return bits
+
+
+def ties(rng: np.random.Generator, shape: Shape, role: str, seed: int) -> Bits:
+    words = _words(rng, shape)
+    if role == "offset":
+        # Zero, or so small that it only moves a sum off the tie.
+        tiny = np.uint32(0x3A800000) | (words & _SIGN)  # 2**-10
+        return np.where(words & np.uint32(1), tiny, np.uint32(0))
+    integers = (words >> np.uint32(28)).astype(np.int32) - 7
+    return integers.astype(np.float32).view(np.uint32)
+
+
+def constant(rng: np.random.Generator, shape: Shape, role: str, seed: int) -> Bits:
+    if role == "token":
+        column = compose(_words(rng, shape[:1]), exponent_table(-3, 4))
+        return np.repeat(column[:, None], int(np.prod(shape[1:])), axis=1).reshape(shape)
+    return np.broadcast_to(compose(_words(rng, (1,)), bell_table()), shape).copy()
+
+
+def special(rng: np.random.Generator, shape: Shape, role: str, seed: int) -> Bits:
+    bits = normal(rng, shape, role, seed)
+    words = _words(rng, shape)
+    rare = words < np.uint32(1 << 27)
+    if role != "token":
+        # Weights meet every row: zeros and subnormals only, so that other rows stay telling.
+        edge = np.where(words & np.uint32(1), words & np.uint32(0x803FFFFF), words & _SIGN)
+        return np.where(rare, edge, bits).astype(np.uint32)
+    kind = (np.arange(shape[0]) % 5).reshape((-1,) + (1,) * (len(shape) - 1))
+    if len(shape) > 1 and shape[-1]:
+        rare[..., shape[-1] // 3] = True
+    infinite = np.where(rare, np.uint32(0x7F800000) | (words << np.uint32(31)), bits)
+    payload = np.uint32(0x7F800000) | (words & np.uint32(0x807F0000)) | np.uint32(0x00010000)
+    nan = np.where(rare, payload, bits)
+    subnormal = words & np.uint32(0x807FFFFF)
+    zero = words & _SIGN
+    return np.select(
+        [kind == 1, kind == 2, kind == 3, kind == 4], [infinite, nan, subnormal, zero], default=bits
+    ).astype(np.uint32)
+
+
+Regime = Callable[[np.random.Generator, Shape, str, int], Bits]
+REGIMES: dict[str, Regime] = {
+    "normal": normal,
+    "cancel": cancel,
+    "absorb": absorb,
+    "logspace": logspace,
+    "ties": ties,
+    "constant": constant,
+    "special": special,
+}
