@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from kernelsmith.errors import EvidenceError
+from kernelsmith.model import ITEMSIZE_BYTES
 from kernelsmith.numerics import bits
 
 
@@ -61,7 +62,7 @@ def difference(
             be compared, and an empty comparison must not pass.
     """
     total = int(np.prod(shape, dtype=np.int64))
-    nbytes = total * bits.ITEMSIZE_BYTES[dtype]
+    nbytes = total * ITEMSIZE_BYTES[dtype]
     if len(expected) != nbytes or len(actual) != nbytes:
         raise EvidenceError(
             f"cannot compare {dtype}{list(shape)} of {nbytes} bytes: "

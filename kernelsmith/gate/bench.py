@@ -1,0 +1,273 @@
+"""The gate's three workers and what it may ask of them: trace, compile, execute, time.
+
+The bench keeps compiled objects by object id, so that equal kernels are compiled once a run. It
+turns a candidate's failures into outcomes; the machine's failures pass through as exceptions.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TypeVar
+
+from kernelsmith import cases as forms
+from kernelsmith.errors import EvidenceError, TaskError
+from kernelsmith.gate import plans
+from kernelsmith.gate.subject import Ask, Execution, Limits, Outcome, Subject, failed
+from kernelsmith.model import (
+    Case,
+    CompileJob,
+    CompileResult,
+    Job,
+    JobResult,
+    ObjectInfo,
+    PlanClass,
+    Run,
+    RunJob,
+    RunsResult,
+    Task,
+    TimedCase,
+    TimeJob,
+    TimeResult,
+    TraceJob,
+    TraceResult,
+)
+from kernelsmith.ports import Device, Reply, Role, Sandbox, Worker
+
+R = TypeVar("R", TraceResult, CompileResult, RunsResult, TimeResult)
+
+
+class Bench:
+    """Workers by role, started when first needed, and the objects compiled so far."""
+
+    def __init__(self, task: Task, device: Device, sandbox: Sandbox, limits: Limits) -> None:
+        self.task = task
+        self.device = device
+        self.limits = limits
+        self.objects: dict[str, tuple[ObjectInfo, bytes]] = {}
+        self._sandbox = sandbox
+        self._workers: dict[Role, Worker] = {}
+
+    def __enter__(self) -> "Bench":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the workers."""
+        while self._workers:
+            _, worker = self._workers.popitem()
+            worker.close()
+
+    def submit(self, role: Role, job: Job, files: Mapping[str, bytes] | None = None) -> Reply:
+        """One job on the worker of this role; the caller closes the reply."""
+        if role not in self._workers:
+            self._workers[role] = self._sandbox.start(role)
+        return self._workers[role].submit(job, files)
+
+    # ------------------------------------------------------------------------- trace and compile
+
+    def trace(self, subject: Subject, cases: Sequence[Case], *, real: bool = False) -> TraceResult:
+        """Traces the subject's entries at these cases; what it answers is not yet checked."""
+        job = TraceJob(
+            source=subject.candidate.source,
+            entries=self.task.entries,
+            calls=tuple(forms.trace_call(self.task, case) for case in cases),
+            device=self.task.device,
+            emit=not real,
+            known=tuple(subject.classes),
+            real=real,
+            timeout_s=self.limits.trace_timeout_s,
+        )
+        reply = self.submit("frontend", job)
+        try:
+            return _expect(reply.result, TraceResult)
+        finally:
+            reply.close()
+
+    def plan(self, subject: Subject, cases: Iterable[Case], *, keep_plans: bool = True) -> Outcome:
+        """Traces those cases that the subject has no plan of yet, and checks the plans.
+
+        Newly met classes are kept, each must bring its text; the plans only if ``keep_plans``.
+        """
+        wanted = [case for case in cases if case.id not in subject.plans]
+        if not wanted:
+            return Outcome()
+        result = self.trace(subject, wanted)
+        if result.failure is not None:
+            return failed(result.failure)
+        for case in wanted:
+            found = plans.check(self.task, case, result, subject.classes)
+            if found.status is not None:
+                return found
+        if keep_plans:
+            subject.plans.update({case.id: result.plans[case.id] for case in wanted})
+        for class_id, plan_class in result.classes.items():
+            if class_id in subject.classes:
+                continue
+            if not plan_class.ttir:
+                return Outcome(status="TRACE", message=f"plan class {class_id} came without text")
+            subject.classes[class_id] = plan_class
+        return Outcome()
+
+    def compile(self, subject: Subject) -> Outcome:
+        """Compiles every class of the subject that has no object yet."""
+        todo: dict[str, str] = {}
+        names: dict[str, PlanClass] = {}
+        for class_id, plan_class in subject.classes.items():
+            if class_id in subject.object_of:
+                continue
+            object_id = self.device.object_id(plan_class.ttir)
+            subject.object_of[class_id] = object_id
+            if object_id not in self.objects:
+                todo[object_id] = plan_class.ttir
+                names[object_id] = plan_class
+        if not todo:
+            return Outcome()
+        job = CompileJob(
+            ttirs=todo, device=self.task.device, timeout_s=self.limits.compile_timeout_s
+        )
+        reply = self.submit(subject.role, job)
+        try:
+            result = _expect(reply.result, CompileResult)
+            if result.failure is not None:
+                where = names.get(result.failure.where)
+                found = failed(result.failure)
+                kernel = f"kernel {where.kernel}: " if where else ""
+                return Outcome(
+                    status=found.status,
+                    message=f"{kernel}{result.failure.message}",
+                    evidence=found.evidence,
+                )
+            for object_id in todo:
+                info = result.objects.get(object_id)
+                if info is None or info.id != object_id:
+                    raise EvidenceError(f"the compiler returned no object {object_id}")
+                self.objects[object_id] = (info, reply.read(f"{object_id}.obj"))
+        finally:
+            reply.close()
+        return Outcome()
+
+    def prepare(self, subject: Subject, cases: Iterable[Case]) -> Outcome:
+        """Plans and objects for these cases, as far as the subject lacks them."""
+        found = self.plan(subject, cases)
+        return found if found.status is not None else self.compile(subject)
+
+    # ------------------------------------------------------------------------------ run and time
+
+    def execute(
+        self, subject: Subject, asks: Sequence[Ask], *, seconds_expected: float = 0.0
+    ) -> list[Execution] | Outcome:
+        """Runs prepared cases in one job, in order.
+
+        Raises:
+            EvidenceError: the launcher answered with other runs than were asked for.
+        """
+        runs = tuple(
+            Run(
+                key=ask.key,
+                plan=subject.plans[ask.case.id],
+                inputs=ask.inputs,
+                order=ask.order,
+                misalign_bytes=ask.misalign_bytes,
+                poison=ask.poison,
+                stale=ask.stale,
+            )
+            for ask in asks
+        )
+        class_ids = plans.classes_of(run.plan for run in runs)
+        object_of = {class_id: subject.object_of[class_id] for class_id in class_ids}
+        job = RunJob(
+            runs=runs,
+            objects={oid: self.objects[oid][0] for oid in set(object_of.values())},
+            object_of=object_of,
+            device=self.task.device,
+            timeout_s=self.limits.run_timeout_s + 50.0 * seconds_expected,
+        )
+        files = self._object_files(object_of.values())
+        for ask in asks:
+            files.update(dict(ask.files))
+        reply = self.submit(subject.role, job, files)
+        try:
+            result = _expect(reply.result, RunsResult)
+            if result.failure is not None:
+                return failed(result.failure)
+            if [run.key for run in result.runs] != [ask.key for ask in asks]:
+                raise EvidenceError(
+                    f"asked the launcher for {len(asks)} runs, it answered {len(result.runs)}"
+                )
+            return [
+                Execution(
+                    key=run.key,
+                    outputs=tuple(
+                        reply.read("out.bin", out.offset_bytes, out.nbytes) for out in run.outputs
+                    ),
+                    canaries=run.canaries,
+                    changed_inputs=run.changed_inputs,
+                    seconds=run.seconds,
+                )
+                for run in result.runs
+            ]
+        finally:
+            reply.close()
+
+    def execute_seed(self, subject: Subject, asks: Sequence[Ask]) -> list[Execution]:
+        """As :meth:`execute` for the seed, whose failure is the task's fault.
+
+        Raises:
+            TaskError: the seed crashed, ran out of time, or wrote where it must not.
+        """
+        done = self.execute(subject, asks)
+        if isinstance(done, Outcome):
+            raise TaskError(f"the seed of task {self.task.name} fails: {done.message}")
+        for execution in done:
+            if execution.canaries or execution.changed_inputs:
+                touched = ", ".join((*execution.canaries, *execution.changed_inputs))
+                raise TaskError(
+                    f"the seed of task {self.task.name} writes outside its outputs in "
+                    f"{execution.key}: {touched}"
+                )
+        return done
+
+    def time(
+        self,
+        a: Subject,
+        b: Subject,
+        timed: Sequence[TimedCase],
+        *,
+        placement: int,
+        verify: int,
+    ) -> Reply:
+        """One timing session of side a (to beat) against side b; the caller closes the reply."""
+        object_of: dict[str, str] = {}
+        for side, subject, side_plans in (
+            ("a", a, [case.a for case in timed]),
+            ("b", b, [case.b for case in timed]),
+        ):
+            for class_id in plans.classes_of(side_plans):
+                object_of[f"{side}:{class_id}"] = subject.object_of[class_id]
+        job = TimeJob(
+            cases=tuple(timed),
+            objects={oid: self.objects[oid][0] for oid in set(object_of.values())},
+            object_of=object_of,
+            device=self.task.device,
+            placement=placement,
+            verify=verify,
+            timeout_s=self.limits.session_timeout_s,
+        )
+        reply = self.submit("launcher", job, self._object_files(object_of.values()))
+        _expect(reply.result, TimeResult)
+        return reply
+
+    def _object_files(self, object_ids: Iterable[str]) -> dict[str, bytes]:
+        return {f"{oid}.obj": self.objects[oid][1] for oid in set(object_ids)}
+
+
+def _expect(result: JobResult, kind: type[R]) -> R:
+    if not isinstance(result, kind):
+        raise EvidenceError(f"a worker answered {type(result).__name__}, not {kind.__name__}")
+    return result

@@ -1,0 +1,54 @@
+"""declared_range: every row count that the task declares is traced, and every class compiles.
+
+Host code may dispatch on shapes; the classes of a branch that no case takes are met only here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kernelsmith.gate.bench import Bench
+from kernelsmith.gate.reference import chunks
+from kernelsmith.gate.subject import Outcome, Subject
+from kernelsmith.model import Case, Task
+
+
+def check(bench: Bench, subject: Subject) -> Outcome:
+    """Traces each call form, dtype and set of other dims at every M of ``token_range``."""
+    traced = 0
+    before = len(subject.classes)
+    for part in chunks(list(range_cases(bench.task)), bench.limits.range_chunk):
+        found = bench.plan(subject, part, keep_plans=False)
+        if found.status is not None:
+            return found
+        traced += len(part)
+    found = bench.compile(subject)
+    if found.status is not None:
+        return found
+    return Outcome(
+        evidence={
+            "traced": traced,
+            "token_range": list(bench.task.token_range),
+            "classes": len(subject.classes),
+            "classes_beyond_cases": len(subject.classes) - before,
+        }
+    )
+
+
+def range_cases(task: Task) -> Iterator[Case]:
+    """Every declared row count for each distinct (call, dtype, other dims) among the cases."""
+    low, high = task.token_range
+    seen: set[tuple[object, ...]] = set()
+    for case in task.cases:
+        others = tuple(pair for pair in case.dims if pair[0] != task.token_dim)
+        form = (case.call, case.dtype, others)
+        if form in seen:
+            continue
+        seen.add(form)
+        for count in range(low, high + 1):
+            yield with_tokens(task, case, count, f"{case.call} {case.dtype} {others}")
+
+
+def with_tokens(task: Task, case: Case, tokens: int, label: str) -> Case:
+    """The case at another row count, under another id."""
+    dims = tuple((n, tokens if n == task.token_dim else v) for n, v in case.dims)
+    return replace(case, id=f"{label} {task.token_dim}={tokens}", dims=dims)

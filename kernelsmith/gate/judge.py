@@ -1,0 +1,291 @@
+"""The gate: judges one candidate. The order of its checks is the list in :meth:`Gate._checks`."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from kernelsmith.errors import EvidenceError, InputError
+from kernelsmith.gate import (
+    confirm,
+    cross_path,
+    declared_range,
+    determinism,
+    latency,
+    memory,
+    parity,
+    policy_check,
+)
+from kernelsmith.gate.bench import Bench
+from kernelsmith.gate.epoch import epoch
+from kernelsmith.gate.reference import Reference
+from kernelsmith.gate.subject import Limits, Outcome, Subject
+from kernelsmith.model import (
+    Candidate,
+    CheckResult,
+    CheckStatus,
+    Gain,
+    Status,
+    Task,
+    Verdict,
+)
+from kernelsmith.numerics import statistics
+from kernelsmith.ports import Device, Sandbox
+
+Check = Callable[[], Outcome]
+UNCHECKED = ("order",)
+BITS = (
+    "policy",
+    "trace",
+    "compile",
+    "parity.train",
+    "parity.infer",
+    "cross_path",
+    "determinism",
+    "memory",
+    "declared_range",
+)
+"""The checks that decide about bits, which the seed itself must pass."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Judging:
+    """One judgement under way. Not frozen: confirm leaves its gain here."""
+
+    subject: Subject
+    incumbent: Subject
+    k: int
+    label: str
+    gain: Gain | None = None
+
+
+class Gate:
+    """Judges candidates of one task on one device, in one run.
+
+    Args:
+        task: what is to be made faster.
+        device: compiles and names objects; only its hashes are used on the host.
+        sandbox: starts the three workers when they are first needed.
+        secret_seed: drawn with ``secrets`` by the caller, once a run, below 2**256. Inputs, hidden
+            shapes and placements follow from it; proposers never see it.
+        limits: time-outs and, for tests, fewer sessions.
+
+    Deterministic in (task, device, secret_seed) but for what is measured.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        device: Device,
+        sandbox: Sandbox,
+        secret_seed: int,
+        limits: Limits | None = None,
+    ) -> None:
+        if task.device != device.name:
+            raise InputError(f"task {task.name} is for {task.device}, not for {device.name}")
+        self.task = task
+        self.device_facts = device.describe()
+        self.epoch = epoch(task, self.device_facts)
+        self.limits = limits or Limits()
+        self.bench = Bench(task, device, sandbox, self.limits)
+        self.seed = seed_candidate(task)
+        self._known: dict[str, Subject] = {}
+        self._reference: Reference | None = None
+        self._secret = secret_seed
+        self._judged = 0
+
+    @property
+    def reference(self) -> Reference:
+        """The seed, made ready at first use: traced, compiled, run, and held to its own claims.
+
+        Raises:
+            TaskError: the seed fails them.
+        """
+        if self._reference is None:
+            subject = Subject(candidate=self.seed, role="seed")
+            reference = Reference(self.bench, subject, self._secret)
+            reference.prepare(self.task.cases)
+            reference.compute(self.task.cases)
+            cross_path.require_seed(self.bench, reference)
+            self._reference = reference
+        return self._reference
+
+    def judge(self, candidate: Candidate, incumbent: Candidate, confirms: int) -> Verdict:
+        """Judges one candidate against the incumbent.
+
+        Args:
+            candidate: of this task.
+            incumbent: accepted in this run, or the seed.
+            confirms: candidates that reached confirm in this run before.
+
+        Raises:
+            EvidenceError: the gate's own evidence cannot be trusted.
+            TaskError: the seed does not keep what its task claims.
+            InfrastructureError: the machine failed.
+        """
+        if candidate.task != self.task.name:
+            raise InputError(f"candidate {candidate.id} is of task {candidate.task}")
+        self._judged += 1
+        judging = Judging(
+            subject=Subject(candidate=candidate, role="launcher"),
+            incumbent=self._incumbent(incumbent),
+            k=confirms + 1,
+            label=f"{candidate.id} {self._judged}",
+        )
+        verdict = self._walk(judging, [name for name, _ in self._checks(judging)])
+        if verdict.accepted:
+            self._known[candidate.id] = judging.subject
+        return verdict
+
+    def judge_bits(self, candidate: Candidate, names: Sequence[str] = BITS) -> Verdict:
+        """Only these checks about bits, in the gate's order. ACCEPTED here means "kept its bits".
+
+        For the self-proof and for verifying; nothing is timed, no gain is given.
+        """
+        judging = Judging(
+            subject=Subject(candidate=candidate, role="launcher"),
+            incumbent=self.reference.seed,
+            k=1,
+            label=f"{candidate.id} bits",
+        )
+        return self._walk(judging, names)
+
+    def _checks(self, judging: Judging) -> tuple[tuple[str, Check | None], ...]:
+        """The order, cheapest first; None is a check that is not built yet."""
+        bench, reference = self.bench, self.reference
+        subject, incumbent = judging.subject, judging.incumbent
+        shared = (bench, reference, subject)
+        return (
+            ("policy", partial(policy_check.check, self.task, subject.candidate)),
+            ("trace", partial(bench.plan, subject, self.task.cases)),
+            ("compile", partial(bench.compile, subject)),
+            ("parity.train", partial(parity.check, *shared, "train")),
+            ("parity.infer", partial(parity.check, *shared, "infer")),
+            ("cross_path", partial(cross_path.check, *shared)),
+            ("determinism", partial(determinism.check, *shared)),
+            ("memory", partial(memory.check, *shared)),
+            ("declared_range", partial(declared_range.check, bench, subject)),
+            ("order", None),
+            ("latency", partial(latency.check, *shared, incumbent, judging.label)),
+            ("confirm", partial(self._confirm, judging)),
+        )
+
+    def _walk(self, judging: Judging, names: Sequence[str]) -> Verdict:
+        """Runs the named checks in order and stops at the first failure."""
+        results: list[CheckResult] = []
+        status: Status = "ACCEPTED"
+        checks = dict(self._checks(judging))
+        unknown = sorted(set(names) - set(checks))
+        if unknown or not names:
+            raise EvidenceError(f"unknown checks {unknown}" if unknown else "no check to run")
+        for name in [known for known in checks if known in names]:
+            check = checks[name]
+            if check is None:
+                results.append(CheckResult(name=name, status="unchecked", seconds=0.0))
+                continue
+            begun = time.monotonic()
+            found = check()
+            results.append(_result(name, found, time.monotonic() - begun))
+            if found.status is not None:
+                status = found.status
+                break
+        return Verdict(
+            candidate=judging.subject.candidate.id,
+            task=self.task.name,
+            status=status,
+            checks=tuple(results),
+            gain=judging.gain,
+            unchecked=tuple(name for name in checks if checks[name] is None),
+            epoch=self.epoch,
+            device=self.device_facts,
+            samples=tuple(judging.subject.timing),
+        )
+
+    def _confirm(self, judging: Judging) -> Outcome:
+        found, gain = confirm.check(
+            self.bench,
+            self.reference,
+            judging.subject,
+            judging.incumbent,
+            k=judging.k,
+            label=judging.label,
+        )
+        judging.gain = gain
+        return found
+
+    def retime(self, candidate: Candidate, sessions: int = 20) -> tuple[bool, Gain, dict[str, Any]]:
+        """Times a winner against the seed at the end of a run, by the same rule per case.
+
+        All sessions are run, whatever they show; the gain is over all of them.
+
+        Returns:
+            Whether the rule is won, the gain against the seed, and JSON-able evidence with the
+            raw sessions under "samples".
+
+        Raises:
+            EvidenceError: the candidate cannot be told from the seed, or failed while timed.
+        """
+        subject = self._incumbent(candidate)
+        subject = replace(subject, timing=[])
+        seed = self._incumbent(self.seed)
+        self._judged += 1
+        outcome, rule = confirm.run_rule(
+            self.bench,
+            self.reference,
+            subject,
+            seed,
+            alpha=statistics.alpha_k(1),
+            label=f"{candidate.id} against the seed {self._judged}",
+            sessions_min=sessions,
+            sessions_max=sessions,
+        )
+        if rule is None:
+            raise EvidenceError(f"candidate {candidate.id} cannot be re-timed: {outcome.message}")
+        gain = confirm.report(self.bench, subject, seed, rule)
+        evidence = {**outcome.evidence, "message": outcome.message, "samples": subject.timing}
+        return outcome.status is None, gain, evidence
+
+    def close(self) -> None:
+        """Ends the workers."""
+        self.bench.close()
+
+    def _incumbent(self, candidate: Candidate) -> Subject:
+        """A subject with plans and objects, accepted in this run or traced again.
+
+        Raises:
+            EvidenceError: an accepted candidate no longer traces or compiles.
+        """
+        if candidate.id not in self._known:
+            reference = self.reference
+            subject = Subject(candidate=candidate, role="launcher")
+            if candidate.id == self.seed.id:
+                subject = replace(reference.seed, role="launcher")
+            found = self.bench.prepare(subject, self.task.cases)
+            if found.status is not None:
+                raise EvidenceError(
+                    f"incumbent {candidate.id} fails: {found.status}: {found.message}",
+                    hint="it was accepted before; did the compiler or the device change?",
+                )
+            self._known[candidate.id] = subject
+        return self._known[candidate.id]
+
+
+def seed_candidate(task: Task) -> Candidate:
+    """The seed as a candidate, without parents."""
+    from hashlib import sha256
+
+    return Candidate(
+        id=sha256(task.seed_source.encode()).hexdigest()[:16],
+        task=task.name,
+        source=task.seed_source,
+        parents=(),
+        author="seed",
+    )
+
+
+def _result(name: str, found: Outcome, seconds: float) -> CheckResult:
+    status: CheckStatus = "pass" if found.status is None else "fail"
+    return CheckResult(
+        name=name, status=status, seconds=seconds, message=found.message, evidence=found.evidence
+    )

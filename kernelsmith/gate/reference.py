@@ -1,0 +1,120 @@
+"""What the seed computes: the bytes every candidate is compared with.
+
+The seed runs in a worker of its own. Its bytes stay on the host; they are never sent to a process
+that holds a candidate.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kernelsmith import cases as forms
+from kernelsmith.errors import TaskError
+from kernelsmith.gate import plans
+from kernelsmith.gate.bench import Bench
+from kernelsmith.gate.compare import difference
+from kernelsmith.gate.subject import Ask, Execution, Outcome, Subject, draw_seed
+from kernelsmith.model import Case, Inputs, Status, Task
+
+
+class Reference:
+    """The seed's outputs for the task's cases (kept for the run) and for fresh ones (not kept).
+
+    ``seconds`` is how long the seed took in each case; checks run cheap cases first.
+    """
+
+    def __init__(self, bench: Bench, seed: Subject, secret: int) -> None:
+        self.bench = bench
+        self.task: Task = bench.task
+        self.seed = seed
+        self.secret = secret
+        self.seconds: dict[str, float] = {}
+        self._outputs: dict[str, tuple[bytes, ...]] = {}
+
+    def inputs(
+        self,
+        case: Case,
+        *labels: object,
+        of: Case | None = None,
+        rows: tuple[int, ...] | None = None,
+    ) -> Inputs:
+        """The inputs of a case in this run.
+
+        Args:
+            labels: other values of the same kind, one set for each tuple of labels.
+            of: take the values of this case, laid out as ``case`` has them.
+            rows: only these tokens of ``of``'s batch, in this order; -1 is a padding row.
+        """
+        seed = draw_seed(self.secret, (of or case).id, *labels)
+        tokens = (of or case).dim(self.task.token_dim) if rows is not None else None
+        return forms.inputs_for(self.task, case, seed, rows=rows, base_tokens=tokens)
+
+    def outputs(self, case: Case) -> tuple[bytes, ...]:
+        """The seed's outputs of one of the task's cases on :meth:`inputs` (without labels)."""
+        if case.id not in self._outputs:
+            self.compute([case])
+        return self._outputs[case.id]
+
+    def compute(self, cases: Iterable[Case]) -> None:
+        """Runs the seed on those cases that it has not run yet.
+
+        Raises:
+            TaskError: the seed does not trace, compile or run, or writes outside its outputs.
+        """
+        todo = [case for case in cases if case.id not in self._outputs]
+        for part in chunks(todo, 16):
+            asks = [Ask(key=case.id, case=case, inputs=self.inputs(case)) for case in part]
+            for case, done in zip(part, self.fresh(asks), strict=True):
+                self._outputs[case.id] = done.outputs
+                self.seconds[case.id] = done.seconds
+
+    def fresh(self, asks: Sequence[Ask]) -> list[Execution]:
+        """Runs the seed; nothing is kept."""
+        self.prepare([ask.case for ask in asks])
+        return self.bench.execute_seed(self.seed, asks)
+
+    def prepare(self, cases: Iterable[Case]) -> None:
+        """Plans and objects of the seed.
+
+        Raises:
+            TaskError: the seed itself is rejected.
+        """
+        found = self.bench.prepare(self.seed, cases)
+        if found.status is not None:
+            raise TaskError(
+                f"the seed of task {self.task.name} fails: {found.status}: {found.message}"
+            )
+
+
+def chunks(cases: Sequence[Case], size: int) -> Iterable[Sequence[Case]]:
+    """Slices of at most ``size``."""
+    for begin in range(0, len(cases), size):
+        yield cases[begin : begin + size]
+
+
+def compare(
+    task: Task,
+    case: Case,
+    expected: tuple[bytes, ...],
+    actual: tuple[bytes, ...],
+    *,
+    status: Status,
+    how: str = "",
+) -> Outcome:
+    """Compares all outputs of a case; the first that differs is the outcome.
+
+    Args:
+        status: what a difference means to the check that asks.
+        how: said after the case's name, such as ``, program order descending``.
+
+    Raises:
+        EvidenceError: an output is missing or has the wrong size.
+    """
+    for spec, want, have in zip(task.call(case.call).outputs, expected, actual, strict=True):
+        meta = plans.output_meta(spec, case)
+        found = difference(want, have, shape=meta.shape, dtype=meta.dtype)
+        if found is not None:
+            return Outcome(
+                status=status,
+                message=f"case {case.id}{how}, output {spec.name}: {found.line()}",
+                evidence={"case": case.id, "output": spec.name, **found.evidence()},
+            )
+    return Outcome()

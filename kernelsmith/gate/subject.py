@@ -1,0 +1,96 @@
+"""What the checks share: the candidate under judgement, and what one check found."""
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelsmith.model import Candidate, Case, Inputs, Plan, PlanClass, Status, WorkerFailure
+from kernelsmith.ports import Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much the gate does. The defaults are the latency rule as written; only tests, which time
+    nothing, may use fewer sessions, and then nothing is accepted."""
+
+    sessions_max: int = 60
+    give_up_lead: int = 8
+    octets: int = 3
+    window_ms: float = 5.0
+    hidden_per_call: int = 2
+    range_chunk: int = 2000
+    run_timeout_s: float = 30.0
+    trace_timeout_s: float = 60.0
+    compile_timeout_s: float = 120.0
+    session_timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a check found: ``status`` None means pass. ``evidence`` is JSON-able."""
+
+    status: Status | None = None
+    message: str = ""
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """One run of a case: contiguous output bytes in the entry's order, and what the launcher saw
+    around the buffers."""
+
+    key: str
+    outputs: tuple[bytes, ...]
+    canaries: tuple[str, ...]
+    changed_inputs: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One run to ask a launcher for. ``case`` has the dims as executed; the other fields are those
+    of :class:`kernelsmith.model.Run`; ``files`` are input overrides laid beside the job."""
+
+    key: str
+    case: Case
+    inputs: Inputs
+    order: str = "ascending"
+    misalign_bytes: int = 0
+    poison: int = 1
+    stale: bool = False
+    files: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Subject:
+    """A module under judgement and what is known of it so far.
+
+    Not frozen: each check adds what it learned (plans by case id, classes, objects) for the
+    next. ``role`` is the worker that runs it; only the seed's is "seed". ``marks`` are writes
+    outside outputs and scratch that any run of any check showed.
+    """
+
+    candidate: Candidate
+    role: Role
+    plans: dict[str, Plan] = field(default_factory=dict)
+    classes: dict[str, PlanClass] = field(default_factory=dict)
+    object_of: dict[str, str] = field(default_factory=dict)
+    marks: list[str] = field(default_factory=list)
+    timing: list[dict[str, Any]] = field(default_factory=list)
+
+
+def failed(failure: WorkerFailure) -> Outcome:
+    """The outcome of a candidate's failure inside the wall."""
+    where = f"{failure.where}: " if failure.where else ""
+    return Outcome(
+        status=failure.status,
+        message=f"{where}{failure.message}",
+        evidence={"where": failure.where},
+    )
+
+
+def draw_seed(secret: int, *labels: object) -> int:
+    """A 63-bit seed that nobody can foretell without ``secret``: a keyed hash of the labels."""
+    key = secret.to_bytes(32, "little", signed=False)
+    text = "\x1f".join(str(label) for label in labels).encode()
+    return int.from_bytes(hashlib.blake2b(text, key=key, digest_size=8).digest(), "little") >> 1
