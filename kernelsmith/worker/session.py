@@ -13,11 +13,13 @@ import pickle
 import random
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from kernelsmith.errors import KernelsmithError
 from kernelsmith.model import (
     CaseTimes,
     OutputBytes,
@@ -38,6 +40,8 @@ PAD_LINES = 64
 BASE_LINES = 1024
 INPUT_POISON = 2
 CHECKED_SLOTS = 4
+# The answer is an error of the machine, not a result; see EX_SOFTWARE of sysexits.
+EXIT_ERROR = 70
 
 # Where ("a:KEY", "b:KEY" or "KEY") and the names of the inputs.
 Changed = tuple[str, list[str]]
@@ -269,12 +273,33 @@ def _sweep(job: TimeJob, llc_bytes: int) -> Bytes | None:
     return swept
 
 
-def main(folder: Path) -> None:
-    """Reads ``job.pkl``, runs it, writes ``result.json``."""
-    job = pickle.loads((folder / "job.pkl").read_bytes())
-    result = run(job, folder)
-    (folder / "result.json").write_text(json.dumps(asdict(result)))
+def main(folder: Path) -> int:
+    """Reads ``job.pkl``, runs it, writes ``result.json``: the result, or ``{"error": ...}`` for
+    what is no candidate's doing.
+
+    Returns:
+        The exit status.
+    """
+    code, answer = 0, {}
+    try:
+        job = pickle.loads((folder / "job.pkl").read_bytes())
+        answer = asdict(run(job, folder))
+    except Exception as error:
+        code, answer = EXIT_ERROR, {"error": _described(error)}
+    (folder / "result.json").write_text(json.dumps(answer))
+    return code
+
+
+def _described(error: Exception) -> dict[str, Any]:
+    known = isinstance(error, KernelsmithError)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return {
+        "kind": type(error).__name__,
+        "message": str(error) if known else f"{error}{place}",
+        "hint": error.hint if isinstance(error, KernelsmithError) else None,
+    }
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    sys.exit(main(Path(sys.argv[1])))

@@ -222,3 +222,12 @@ def test_a_session_process_imports_no_compiler_and_names_the_side_that_crashed(b
     run = [sys.executable, "-m", "kernelsmith.worker.session", str(bench.folder)]
     assert subprocess.run(run, capture_output=True).returncode < 0
     assert (bench.folder / "progress").read_text().strip() == "b:case"
+
+
+def test_a_job_that_does_not_fit_is_answered_as_an_error(bench):
+    job = replace(a_job(bench, "double", "slow", a_case(bench)), device="abacus")
+    (bench.folder / "job.pkl").write_bytes(pickle.dumps(job))
+    assert session.main(bench.folder) == session.EXIT_ERROR
+    error = json.loads((bench.folder / "result.json").read_text())["error"]
+    assert error["kind"] == "InputError"
+    assert "abacus" in error["message"]
