@@ -15,11 +15,11 @@ Dtype = Literal["T", "bfloat16", "float16", "float32", "int8", "int32", "int64",
 DeviceName = Literal["cpu", "cuda"]
 
 
-class _Closed(BaseModel):
+class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class ArgFile(_Closed):
+class ArgFile(_Strict):
     """An argument of a call form."""
 
     name: Name
@@ -31,7 +31,7 @@ class ArgFile(_Closed):
     dim: Dim | None = None
 
 
-class OutputFile(_Closed):
+class OutputFile(_Strict):
     """An output of a call form."""
 
     name: Name
@@ -43,7 +43,7 @@ class OutputFile(_Closed):
     carry_call: Name | None = None
 
 
-class CallFile(_Closed):
+class CallFile(_Strict):
     """A call form."""
 
     name: Name
@@ -54,7 +54,7 @@ class CallFile(_Closed):
     outputs: Annotated[list[OutputFile], Field(min_length=1)]
 
 
-class CasesFile(_Closed):
+class CasesFile(_Strict):
     """A block of cases: every combination of calls, dtypes, sizes and regimes is one case."""
 
     calls: Annotated[list[Name], Field(min_length=1)]
@@ -66,7 +66,7 @@ class CasesFile(_Closed):
     role: str = ""
 
 
-class DeviceFile(_Closed):
+class DeviceFile(_Strict):
     """Cases and ranges on one device."""
 
     num_programs: Annotated[int, Field(ge=1)]
@@ -75,14 +75,14 @@ class DeviceFile(_Closed):
     cases: Annotated[list[CasesFile], Field(min_length=1)]
 
 
-class LimitsFile(_Closed):
+class LimitsFile(_Strict):
     """What counts as faster, and how much slower a single case may get (fractions)."""
 
     min_gain: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.01
     max_regress: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.03
 
 
-class TaskFile(_Closed):
+class TaskFile(_Strict):
     """A whole task file."""
 
     name: Name

@@ -201,6 +201,26 @@ def forward_infer(x, weight, bias):
     return (y,)
 
 
+def _backward_bias(dy, db_carry):
+    """db [N] float32: carry first, then blocks of 64 tokens in ascending order."""
+    m_size = dy.shape[0]
+    n_size = dy.shape[1]
+    db = dy.new_empty((n_size,), dtype=torch.float32)
+    _column_sum[(triton.cdiv(n_size, 128),)](
+        dy,
+        db,
+        db_carry,
+        m_size,
+        n_size,
+        dy.stride(0),
+        HAS_CARRY=db_carry is not None,
+        BLOCK_M=64,
+        BLOCK_N=128,
+        num_warps=4,
+    )
+    return db
+
+
 def backward(dy, x, weight, bias, dw_carry, db_carry):
     """Gradients of the loss by the input, the weight and the bias.
 
@@ -271,17 +291,4 @@ def backward(dy, x, weight, bias, dw_carry, db_carry):
     )
     if bias is None:
         return dx, dw
-    db = x.new_empty((n_size,), dtype=torch.float32)
-    _column_sum[(triton.cdiv(n_size, 128),)](
-        dy,
-        db,
-        db_carry,
-        m_size,
-        n_size,
-        dy.stride(0),
-        HAS_CARRY=db_carry is not None,
-        BLOCK_M=64,
-        BLOCK_N=128,
-        num_warps=4,
-    )
-    return dx, dw, db
+    return dx, dw, _backward_bias(dy, db_carry)
