@@ -23,8 +23,9 @@ READ_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the host decides. With ``landlock``, this process may reach ``read`` and ``write``
-    only; paths as seen inside the wall. ``python_flags`` are for processes started anew."""
+    """What the host decides. With ``landlock``, and a kernel that has it, this process may reach
+    ``read`` and ``write`` only; paths as seen inside the wall. ``python_flags`` are for processes
+    that are started anew."""
 
     landlock: bool = False
     read: list[str] = field(default_factory=list)
@@ -44,7 +45,8 @@ def serve(role: str, spool: Path, settings: Settings) -> None:
     # Blocked here, taken by sigtimedwait: waiting with a time limit and no thread.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     facts = warm(role, spool)
-    if settings.landlock:
+    facts["landlock_abi"] = 0
+    if settings.landlock and wall_landlock.abi():
         facts["landlock_abi"] = wall_landlock.restrict(
             read=map(Path, settings.read), write=map(Path, settings.write)
         )

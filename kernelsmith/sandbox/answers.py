@@ -1,0 +1,194 @@
+"""From what a worker left behind to a validated result: nothing in it is believed unread."""
+
+import gc
+import json
+import signal
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from kernelsmith import errors
+from kernelsmith.errors import KernelsmithError, SandboxError
+from kernelsmith.model import (
+    ITEMSIZE_BYTES,
+    CompileJob,
+    CompileResult,
+    Job,
+    JobResult,
+    Plan,
+    RunJob,
+    RunsResult,
+    Status,
+    TimeJob,
+    TimeResult,
+    TraceJob,
+    TraceResult,
+    WorkerFailure,
+)
+
+RESULT_TYPES: dict[str, type] = {
+    "TraceJob": TraceResult,
+    "CompileJob": CompileResult,
+    "RunJob": RunsResult,
+    "TimeJob": TimeResult,
+}
+# The process itself did something wrong. SIGKILL without a time-out is the system's doing.
+CRASH_SIGNALS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGSYS", "SIGTRAP")
+EXIT_ERROR = 70
+MAX_BUFFER_BYTES = 1 << 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How the child of a job ended."""
+
+    exit: int | None
+    signal: int | None
+    timed_out: bool
+    seconds: float
+
+
+def failed(job: Job, status: Status, message: str, where: str, seconds: float) -> JobResult:
+    """The result of a job whose process did not live to answer."""
+    failure = WorkerFailure(status=status, message=message, where=where)
+    if isinstance(job, TraceJob):
+        return TraceResult(plans={}, classes={}, failure=failure)
+    if isinstance(job, CompileJob):
+        return CompileResult(objects={}, failure=failure)
+    if isinstance(job, RunJob):
+        return RunsResult(runs=(), failure=failure)
+    return TimeResult(cases=(), seconds=seconds, failure=failure)
+
+
+def result_of(job: Job, ending: Ending, answer: bytes | None, where: str) -> JobResult:
+    """Turns an ending and ``result.json`` into the job's result.
+
+    Args:
+        job: what was asked.
+        ending: how the process ended.
+        answer: the file's bytes, None if there is none.
+        where: what the progress file named last.
+
+    Raises:
+        SandboxError: the machine is to blame, or it cannot be told.
+        KernelsmithError: what the worker's own code raised, by its class.
+    """
+    if ending.timed_out:
+        message = f"did not end within {job.timeout_s:g} s"
+        return failed(job, "TIMEOUT", message, where, ending.seconds)
+    if ending.signal is not None:
+        return _signalled(job, ending, where)
+    if ending.exit == EXIT_ERROR and answer:
+        raise _raised(answer, where)
+    if ending.exit != 0 or answer is None:
+        message = f"ended with status {ending.exit} before it answered"
+        return _no_answer(job, message, where, ending)
+    try:
+        result = validate(job, answer)
+    except (ValidationError, ValueError) as error:
+        first = " ".join(str(error).split())[:200]
+        return _no_answer(job, f"gave an answer that is not valid: {first}", where, ending)
+    return result
+
+
+def validate(job: Job, answer: bytes) -> JobResult:
+    """Parses the answer strictly by type, then checks what types cannot say.
+
+    Raises:
+        ValueError: it is not what the job's result must be.
+    """
+    # The parse makes many objects that live on; collecting meanwhile triples its time.
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        result: JobResult = _adapter(type(job).__name__).validate_json(answer, strict=True)
+    finally:
+        if enabled:
+            gc.enable()
+    if isinstance(job, TraceJob) and isinstance(result, TraceResult):
+        _check_trace(job, result)
+    return result
+
+
+@cache
+def _adapter(job_type: str) -> TypeAdapter[Any]:
+    return TypeAdapter(RESULT_TYPES[job_type])
+
+
+def _check_trace(job: TraceJob, result: TraceResult) -> None:
+    if result.failure is not None:
+        return
+    if set(result.plans) != {call.key for call in job.calls}:
+        raise ValueError("the plans are not those of the calls asked for")
+    if any(key != value.id for key, value in result.classes.items()):
+        raise ValueError("a class stands under another's id")
+    for key, plan in result.plans.items():
+        _check_plan(key, plan, result)
+
+
+def _check_plan(key: str, plan: Plan, result: TraceResult) -> None:
+    sizes = [buffer.nbytes for buffer in plan.buffers]
+    if any(not 0 <= size <= MAX_BUFFER_BYTES for size in sizes):
+        raise ValueError(f"plan {key}: a buffer of impossible size")
+    for launch in plan.launches:
+        if not {launch.plan_class, launch.plan_class_unaligned} <= result.classes.keys():
+            raise ValueError(f"plan {key}: a launch of an unknown class")
+        if not all(1 <= extent < 1 << 31 for extent in launch.grid):
+            raise ValueError(f"plan {key}: grid {launch.grid}")
+        for argument in launch.args:
+            if argument.kind != "ptr":
+                continue
+            if not 0 <= argument.buffer < len(sizes):
+                raise ValueError(f"plan {key}: a pointer into no buffer")
+            if not 0 <= argument.offset_bytes <= sizes[argument.buffer]:
+                raise ValueError(f"plan {key}: a pointer outside its buffer")
+    for output in plan.outputs:
+        meta = output.meta
+        if not 0 <= output.buffer < len(sizes) or meta.dtype not in ITEMSIZE_BYTES:
+            raise ValueError(f"plan {key}: an output in no buffer")
+        if len(meta.shape) != len(meta.strides) or min((*meta.shape, *meta.strides, 0)) < 0:
+            raise ValueError(f"plan {key}: an output of impossible shape")
+        extent = sum((n - 1) * s for n, s in zip(meta.shape, meta.strides, strict=True)) + 1
+        last = output.offset_bytes + extent * ITEMSIZE_BYTES[meta.dtype]
+        if output.offset_bytes < 0 or (0 not in meta.shape and last > sizes[output.buffer]):
+            raise ValueError(f"plan {key}: an output outside its buffer")
+
+
+def _signalled(job: Job, ending: Ending, where: str) -> JobResult:
+    number = ending.signal or 0
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    if name == "SIGXCPU":
+        return failed(job, "TIMEOUT", "used up its processor time", where, ending.seconds)
+    if name in CRASH_SIGNALS:
+        return failed(job, "CRASH", f"died of {name}", where, ending.seconds)
+    raise SandboxError(
+        f"a worker was killed by {name} at {where or 'its start'}",
+        hint="SIGKILL without a time-out is most often the system running out of memory",
+    )
+
+
+def _no_answer(job: Job, message: str, where: str, ending: Ending) -> JobResult:
+    """Only a front end holds code that could end its process or garble its answer by intent."""
+    if isinstance(job, TraceJob):
+        return failed(job, "CRASH", message, where, ending.seconds)
+    raise SandboxError(f"a worker {message} (at {where or 'its start'})")
+
+
+def _raised(answer: bytes, where: str) -> KernelsmithError:
+    try:
+        error = json.loads(answer)["error"]
+        kind, message, hint = str(error["kind"]), str(error["message"]), error["hint"]
+    except (ValueError, KeyError, TypeError):
+        return SandboxError(f"a worker failed at {where or 'its start'} and did not say why")
+    hint = hint if isinstance(hint, str) else None
+    found = getattr(errors, kind, None)
+    if found in (errors.MissingError, errors.InputError, errors.StorageError):
+        known: KernelsmithError = found(message[:500], hint=hint)
+        return known
+    text = f"a worker failed at {where or 'its start'}: {kind}: {message[:500]}"
+    return SandboxError(text, hint=hint)

@@ -1,0 +1,87 @@
+"""What a worker needs to see of the file system, and the command that starts one."""
+
+import importlib.util
+import os
+import site
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+NEEDED = ("torch", "triton", "numpy", "llvmlite", "pydantic_core")
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache")
+# No user site (anybody may write there), no current folder on the path, no byte code written.
+PYTHON_FLAGS = ("-s", "-P", "-B")
+ENVIRONMENT = {
+    "LANG": "C.UTF-8",
+    "PATH": "/usr/bin:/bin",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    # Sets and dicts of strings must iterate alike in every process.
+    "PYTHONHASHSEED": "0",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visible:
+    """Read-only places inside the wall. ``python_path`` is for packages outside of ``sys.prefix``
+    (a checkout that is not installed, a user site)."""
+
+    system: tuple[Path, ...]
+    python: tuple[Path, ...]
+    package: Path
+    python_path: tuple[Path, ...]
+
+    @property
+    def all(self) -> tuple[Path, ...]:
+        return (*self.system, *self.python, self.package)
+
+
+def visible() -> Visible:
+    """The system's libraries, this Python with its packages, and the package ``kernelsmith``:
+    not the checkout around it, not the home folder, not the database."""
+    package = Path(__file__).resolve().parent.parent
+    prefixes = {Path(sys.prefix), Path(sys.base_prefix), Path(sys.base_exec_prefix)}
+    installed = {Path(place) for place in site.getsitepackages()}
+    extra = {place for place in _homes(NEEDED) if not _within(place, prefixes)}
+    outside = {place for place in extra if not _within(place, [Path("/usr")])}
+    on_path = sorted(outside) + ([] if package.parent in installed else [package.parent])
+    python = sorted({*prefixes, *outside} - {Path("/usr")})
+    return Visible(
+        system=tuple(Path(place) for place in SYSTEM if os.path.lexists(place)),
+        python=tuple(place for place in python if not _within(place, set(python) - {place})),
+        package=package,
+        python_path=tuple(on_path),
+    )
+
+
+def worker_command(role: str, spool: str, settings_json: str) -> list[str]:
+    """What starts a template."""
+    return [sys.executable, *PYTHON_FLAGS, "-m", "kernelsmith.worker", role, spool, settings_json]
+
+
+def environment(tmp: str, python_path: Iterable[Path]) -> dict[str, str]:
+    """All of a worker's environment; nothing is inherited.
+
+    Args:
+        tmp: the private folder for temporary files, as seen inside.
+        python_path: see :class:`Visible`.
+    """
+    values = ENVIRONMENT | {"HOME": tmp, "TMPDIR": tmp, "TRITON_CACHE_DIR": f"{tmp}/triton"}
+    path = os.pathsep.join(map(str, python_path))
+    return values | ({"PYTHONPATH": path} if path else {})
+
+
+def _homes(modules: Iterable[str]) -> set[Path]:
+    """The folders that hold these packages, found without importing them."""
+    homes = set()
+    for module in modules:
+        spec = importlib.util.find_spec(module)
+        if spec is not None and spec.origin is not None:
+            homes.add(Path(spec.origin).parent.parent)
+    return homes
+
+
+def _within(path: Path, folders: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)

@@ -1,0 +1,94 @@
+"""The process wall: what a worker can put around itself without namespaces.
+
+Landlock where the kernel has it, the system-call filter, limits, an empty environment, a private
+folder for temporary files, no capabilities. It shares namespaces with the host, so it is allowed
+only for sources of our own (see ``choose``).
+"""
+
+import ctypes
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelsmith.ports import Role
+from kernelsmith.sandbox import paths
+from kernelsmith.sandbox.client import Command, SpoolWorker
+from kernelsmith.sandbox.spool import Spool, make_folder, open_spool
+
+# A worker reads its own numbers and the machine's; other processes' folders stay closed.
+FACTS = ("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system/cpu")
+DEVICES = ("/dev/zero", "/dev/urandom", "/dev/random")
+LANDLOCK_CREATE_RULESET = 444
+
+
+@dataclass(slots=True, kw_only=True)
+class Process:
+    """A :class:`kernelsmith.ports.Sandbox`. ``limits`` are those of ``worker.wall.Limits``;
+    ``landlock`` can only be switched off by a test."""
+
+    spool: Spool
+    limits: Mapping[str, int] = field(default_factory=dict)
+    landlock: bool = True
+    starter: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
+    workers: list[SpoolWorker] = field(default_factory=list)
+
+    def start(self, role: Role) -> SpoolWorker:
+        """Starts a template that puts up its wall itself; its first job waits until it is ready."""
+        name = f"{role}-{len(self.workers)}"
+        folder = self.spool.folder(name)
+        tmp = self.spool.path / f"{name}-tmp"
+        make_folder(tmp)
+        seen = paths.visible()
+        settings = json.dumps(
+            {
+                "landlock": self.landlock,
+                "read": [*map(str, seen.all), *FACTS, *DEVICES],
+                "write": [str(folder), str(tmp), "/dev/null"],
+                "limits": dict(self.limits),
+                "python_flags": list(paths.PYTHON_FLAGS),
+            }
+        )
+        command = Command(
+            arguments=tuple(paths.worker_command(role, str(folder), settings)),
+            environment=paths.environment(str(tmp), seen.python_path),
+            working_folder=tmp,
+        )
+        worker = SpoolWorker(role=role, folder=folder, command=command, starter=self.starter)
+        worker.launch()
+        self.workers.append(worker)
+        return worker
+
+    def describe(self) -> dict[str, Any]:
+        """What the record says of this wall."""
+        return {
+            "name": "process",
+            "landlock_abi": landlock_abi() if self.landlock else 0,
+            "namespaces": [],
+            "network": "denied by system-call filter",
+            "limits": dict(self.limits),
+        }
+
+    def close(self) -> None:
+        """Ends all workers and removes the spool."""
+        for worker in self.workers:
+            worker.close()
+        self.starter.shutdown()
+        self.spool.close()
+
+
+def open_process(limits: Mapping[str, int] | None = None, *, landlock: bool = True) -> Process:
+    """Builds the sandbox.
+
+    Raises:
+        StorageError: no place for the spool.
+    """
+    return Process(spool=open_spool(), limits=limits or {}, landlock=landlock)
+
+
+def landlock_abi() -> int:
+    """The kernel's Landlock version; 0 where it has none or it is switched off."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    found = int(libc.syscall(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1))
+    return max(found, 0)
