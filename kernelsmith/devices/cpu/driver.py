@@ -22,7 +22,7 @@ def cpu_target() -> GPUTarget:
     return GPUTarget("cpu", "x86_64", 1)
 
 
-class CpuUtils:
+class CpuLoader:
     """What Triton asks of a driver's ``utils``."""
 
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, ...]:
@@ -55,7 +55,7 @@ class CpuDriver(DriverBase):  # type: ignore[misc]
 
         super().__init__()
         self.previous = previous
-        self.utils = CpuUtils()
+        self.utils = CpuLoader()
         self.grid = Grid(threads=threads or len(os.sched_getaffinity(0)), order=order)
         self.launcher_cls: Callable[[Any, Any], Any] = launcher_for(self.grid)
 
