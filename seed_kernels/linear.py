@@ -234,9 +234,8 @@ def backward(dy, x, weight, bias, dw_carry, db_carry):
         db_carry: None, or [N] float32: db of that part.
 
     Returns:
-        ``(dx, dw)`` or, with a bias, ``(dx, dw, db)``: dx [M, K] of dtype T, a function of one
-        token; dw [N, K] and db [N] float32, summed over blocks of 64 tokens: carry first, then
-        ascending.
+        ``(dx, dw)`` or, with a bias, ``(dx, dw, db)``: dx [M, K] of dtype T; dw [N, K] and db [N]
+        float32, summed over blocks of 64 tokens: carry first, then ascending.
     """
     m_size = x.shape[0]
     k_size = x.shape[1]
