@@ -1,0 +1,139 @@
+"""A toy task and a gate whose workers are fakes."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kernelsmith.gate.judge import Gate
+from kernelsmith.gate.subject import Limits
+from kernelsmith.model import ArgSpec, Call, Candidate, Case, OutputSpec, Task
+from tests.gate.fake_workers import BLOCK, ROLES, FakeDevice, FakeSandbox, source_of
+
+
+def tensor(name: str, *shape: str) -> ArgSpec:
+    return ArgSpec(name=name, kind="tensor", shape=shape, dtype="float32", recipe="token")
+
+
+def make_task(**changes: Any) -> Task:
+    y = OutputSpec(name="y", cls="row", shape=("M", "N"), dtype="float32")
+    s = OutputSpec(name="s", cls="row", shape=("M",), dtype="float32")
+    dx = OutputSpec(name="dx", cls="row", shape=("M", "N"), dtype="float32")
+    dw = OutputSpec(
+        name="dw",
+        cls="batch",
+        shape=("N",),
+        dtype="float32",
+        block=BLOCK,
+        carry="carry",
+        carry_call="backward_carry",
+    )
+    x, w, dy = tensor("x", "M", "N"), tensor("w", "N"), tensor("dy", "M", "N")
+    none = ArgSpec(name="carry", kind="none")
+    calls = (
+        Call(
+            name="train",
+            variant="v",
+            entry="forward_train",
+            path="train",
+            args=(x, w),
+            outputs=(y, s),
+        ),
+        Call(
+            name="infer",
+            variant="v",
+            entry="forward_infer",
+            path="infer",
+            args=(x, w),
+            outputs=(y,),
+        ),
+        Call(
+            name="backward",
+            variant="v",
+            entry="backward",
+            path="train",
+            args=(dy, x, w, none),
+            outputs=(dx, dw),
+        ),
+        Call(
+            name="backward_carry",
+            variant="v",
+            entry="backward",
+            path="train",
+            args=(dy, x, w, tensor("carry", "N")),
+            outputs=(dx, dw),
+        ),
+    )
+    cases = [
+        Case(
+            id=f"{call}-{m}",
+            call=call,
+            dtype="float32",
+            dims=(("M", m), ("N", 6)),
+            regime="normal",
+            weight=weight,
+        )
+        for call, m, weight in (
+            ("train", 40, 0.5),
+            ("train", 7, 0.0),
+            ("infer", 40, 0.0),
+            ("infer", 1, 0.5),
+            ("infer", 0, 0.0),
+            ("backward", 40, 1.0),
+            ("backward_carry", 7, 0.0),
+        )
+    ]
+    fields: dict[str, Any] = {
+        "name": "toy",
+        "device": "cpu",
+        "seed_name": "toy",
+        "seed_source": source_of(),
+        "summary": "",
+        "entries": tuple(ROLES),
+        "calls": calls,
+        "cases": tuple(cases),
+        "token_dim": "M",
+        "token_range": (0, 30),
+        "ranges": (("N", (3, 6)),),
+        "num_programs": 2,
+        "min_gain": 0.01,
+        "max_regress": 0.03,
+        "shipped": False,
+    }
+    return Task(**{**fields, **changes})
+
+
+@dataclass
+class Kit:
+    """A gate on fakes. ``judge`` takes faults by name."""
+
+    task: Task
+    sandbox: FakeSandbox
+    gate: Gate
+
+    def candidate(self, **faults: Any) -> Candidate:
+        text = source_of(**faults)
+        ident = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return Candidate(
+            id=ident, task="toy", source=text, parents=(self.gate.seed.id,), author="search"
+        )
+
+    def judge(self, confirms: int = 0, **faults: Any) -> Any:
+        return self.gate.judge(self.candidate(**faults), self.gate.seed, confirms)
+
+
+def make_kit(limits: Limits | None = None, **changes: Any) -> Kit:
+    task, sandbox = make_task(**changes), FakeSandbox()
+    return Kit(task, sandbox, Gate(task, FakeDevice(), sandbox, secret_seed=7, limits=limits))
+
+
+@pytest.fixture
+def kit() -> Kit:
+    return make_kit()
+
+
+@pytest.fixture
+def new_kit() -> Callable[..., Kit]:
+    return make_kit
