@@ -1,0 +1,97 @@
+"""The gate proves itself: at each run's start it must reject planted cheats and one-spot mutants
+for the right reason, and pass the seed. A gate that fails this refuses to judge (exit 5)."""
+
+import hashlib
+import time
+from typing import Any
+
+from kernelsmith.errors import EvidenceError
+from kernelsmith.gate.judge import BITS, Gate
+from kernelsmith.gate.probes.cheats import cheats
+from kernelsmith.gate.probes.mutants import mutants
+from kernelsmith.model import Candidate, Verdict
+
+BEFORE_MEMORY = ("policy", "trace", "compile", "parity.train", "parity.infer", "memory")
+"""What a cheat of memory must get through: repeats that it passes anyway are left out here."""
+MUTANT_REASONS = ("BITS_DIFFER", "PATHS_DIFFER")
+
+
+def prove(gate: Gate) -> dict[str, Any]:
+    """Runs the proof of one gate.
+
+    Returns:
+        ``{"cheats": {"tried", "rejected"}, "mutants": {"tried", "rejected"}, "seed": "pass",
+        "seconds", "rejections": [{"name", "check", "status", "message"}]}``.
+
+    Raises:
+        EvidenceError: something got through, was rejected for another reason, or the seed failed.
+    """
+    begun = time.monotonic()
+    rejections: list[dict[str, str]] = []
+    tried_cheats = cheats(gate.task)
+    for cheat in tried_cheats:
+        names = BEFORE_MEMORY if cheat.check == "memory" else BITS
+        verdict = gate.judge_bits(_candidate(gate, cheat.source), names)
+        _require(cheat.name, verdict, {cheat.status}, cheat.check)
+        rejections.append(_rejection(cheat.name, verdict))
+    tried_mutants = mutants(gate.task)
+    for name, source in tried_mutants:
+        verdict = gate.judge_bits(_candidate(gate, source), BITS)
+        _require(name, verdict, set(MUTANT_REASONS), None)
+        rejections.append(_rejection(name, verdict))
+    _require_seed(gate)
+    return {
+        "cheats": {"tried": len(tried_cheats), "rejected": len(tried_cheats)},
+        "mutants": {"tried": len(tried_mutants), "rejected": len(tried_mutants)},
+        "seed": "pass",
+        "seconds": time.monotonic() - begun,
+        "rejections": rejections,
+    }
+
+
+def _require(name: str, verdict: Verdict, reasons: set[str], check: str | None) -> None:
+    last = verdict.checks[-1]
+    if verdict.accepted:
+        raise EvidenceError(
+            f"the gate of {verdict.task} let {name!r} through every check about bits",
+            hint="no verdict of this gate can be trusted; report it with this line",
+        )
+    if verdict.status not in reasons or (check is not None and last.name != check):
+        where = f" in {check}" if check else ""
+        raise EvidenceError(
+            f"the gate of {verdict.task} rejected {name!r} with {verdict.status} in {last.name}, "
+            f"not with {' or '.join(sorted(reasons))}{where}: {last.message}"
+        )
+    if not last.message:
+        raise EvidenceError(f"the gate of {verdict.task} rejected {name!r} without a word")
+
+
+def _require_seed(gate: Gate) -> None:
+    verdict = gate.judge_bits(gate.seed, BITS)
+    last = verdict.checks[-1]
+    if not verdict.accepted:
+        raise EvidenceError(
+            f"the gate of {verdict.task} rejects the seed itself: {verdict.status} in {last.name}: "
+            f"{last.message}"
+        )
+
+
+def _candidate(gate: Gate, source: str) -> Candidate:
+    return Candidate(
+        id=hashlib.sha256(source.encode()).hexdigest()[:16],
+        task=gate.task.name,
+        source=source,
+        parents=(gate.seed.id,),
+        author="seed",
+        note="self-proof",
+    )
+
+
+def _rejection(name: str, verdict: Verdict) -> dict[str, str]:
+    last = verdict.checks[-1]
+    return {
+        "name": name,
+        "check": last.name,
+        "status": verdict.status,
+        "message": last.message,
+    }
