@@ -1,0 +1,1 @@
+"""What makes candidates: ``search`` needs no model."""
