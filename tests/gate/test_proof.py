@@ -1,0 +1,100 @@
+"""The self-proof refuses a gate that lets something through or rejects for a wrong reason."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from kernelsmith import catalog
+from kernelsmith.errors import EvidenceError
+from kernelsmith.gate import policy, proof
+from kernelsmith.gate.judge import seed_candidate
+from kernelsmith.gate.probes.cheats import cheats
+from kernelsmith.gate.probes.mutants import mutants
+from kernelsmith.model import Candidate, CheckResult, Status, Task, Verdict
+
+TASKS = ("rms_norm", "linear")
+
+
+@dataclass
+class ScriptedGate:
+    """Answers as a right gate would, but for the sources named in ``wrongly``."""
+
+    task: Task
+    wrongly: dict[str, tuple[Status, str]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    @property
+    def seed(self) -> Candidate:
+        return seed_candidate(self.task)
+
+    def judge_bits(self, candidate: Candidate, names: Any) -> Verdict:
+        self.asked.append(candidate.source)
+        answers: dict[str, tuple[Status, str]] = {self.task.seed_source: ("ACCEPTED", "memory")}
+        answers |= {cheat.source: (cheat.status, cheat.check) for cheat in cheats(self.task)}
+        answers |= {source: ("BITS_DIFFER", "parity.train") for _, source in mutants(self.task)}
+        status, check = {**answers, **self.wrongly}[candidate.source]
+        passed = status == "ACCEPTED"
+        last = CheckResult(
+            name=check, status="pass" if passed else "fail", seconds=0.0, message="says why"
+        )
+        return Verdict(
+            candidate=candidate.id,
+            task=self.task.name,
+            status=status,
+            checks=(last,),
+            gain=None,
+            unchecked=(),
+            epoch="",
+            device={},
+        )
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_five_cheats_ten_mutants_and_the_seed(name: str) -> None:
+    gate = ScriptedGate(catalog.load_task(name, "cpu"))
+    found = proof.prove(gate)  # type: ignore[arg-type]
+    assert found["cheats"] == {"tried": 5, "rejected": 5}
+    assert found["mutants"] == {"tried": 10, "rejected": 10}
+    assert found["seed"] == "pass"
+    assert len(set(gate.asked)) == 16
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_probes_are_within_the_language_but_for_the_two_of_policy(name: str) -> None:
+    task = catalog.load_task(name, "cpu")
+    refused = {cheat.name: policy.check(cheat.source, task.entries) for cheat in cheats(task)}
+    assert [bool(found) for found in refused.values()] == [True, True, False, False, False]
+    shell, meta = list(refused.values())[:2]
+    assert "os.system" in shell[0].construct
+    assert "is_meta" in meta[0].construct
+    assert not [n for n, source in mutants(task) if policy.check(source, task.entries)]
+
+
+def test_what_gets_through_or_fails_otherwise_stops_the_run() -> None:
+    task = catalog.load_task("rms_norm", "cpu")
+    name, source = mutants(task)[3]
+    with pytest.raises(EvidenceError, match=f"let '{name}' through") as raised:
+        proof.prove(ScriptedGate(task, {source: ("ACCEPTED", "memory")}))  # type: ignore[arg-type]
+    assert raised.value.exit_code == 5
+    with pytest.raises(EvidenceError, match="with CRASH in parity"):
+        proof.prove(ScriptedGate(task, {source: ("CRASH", "parity.train")}))  # type: ignore[arg-type]
+    late = cheats(task)[2].source
+    with pytest.raises(EvidenceError, match="in memory, not with BITS_DIFFER in parity"):
+        proof.prove(ScriptedGate(task, {late: ("BITS_DIFFER", "memory")}))  # type: ignore[arg-type]
+    with pytest.raises(EvidenceError, match="rejects the seed itself"):
+        proof.prove(ScriptedGate(task, {task.seed_source: ("MEMORY", "memory")}))  # type: ignore[arg-type]
+
+
+def test_a_seed_that_lost_a_mutants_text_is_told() -> None:
+    task = catalog.load_task("linear", "cpu")
+    other = replace(task, seed_source=task.seed_source.replace("tree_sum(a)", "tree_sum( a )"))
+    with pytest.raises(EvidenceError, match="has no text 'acc \\+= tree_sum"):
+        mutants(other)
+
+
+def test_a_users_own_task_is_proved_by_cheats() -> None:
+    task = replace(catalog.load_task("linear", "cpu"), shipped=False, name="mine")
+    found = proof.prove(ScriptedGate(task))  # type: ignore[arg-type]
+    assert found["mutants"] == {"tried": 0, "rejected": 0}
+    assert found["cheats"]["tried"] == 5
