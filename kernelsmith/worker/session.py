@@ -198,7 +198,9 @@ def _one_pool(
         sweep=session.sweep if cold and whole < 2 * session.llc_bytes else None,
     )
     mark = _marker(session, case)
-    pace = session_octets.calibrate(pool, case, mark, cold=cold)
+    count = len(session.job.cases)
+    share = session_octets.cold_share(count, case.octets, case.window_ms) if cold else 1.0
+    pace = session_octets.calibrate(pool, case, mark, cold=cold, share=share)
     timing = session_octets.measure(pool, pace, session.verify, picks, mark)
     name = "cold" if cold else "warm"
     facts = {f"{name}_slots": slots, f"{name}_replays": list(timing.replays)}

@@ -7,18 +7,20 @@ they never enter inference, the session's median does.
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kernelsmith.model import TimedCase
+from kernelsmith.numerics import statistics
 from kernelsmith.worker.session_pool import Pool, Side
 
 QUADS: tuple[tuple[Side, ...], ...] = (("a", "b", "b", "a"), ("b", "a", "a", "b"))
 LONG_LAUNCH_NS = 20_000_000
 # Both sides get one count of replays when their times differ by no more than this.
 SAME_COUNT_WITHIN = 1.25
-# A cold window is shorter: it needs no steady state.
-COLD_WINDOW_SHARE = 0.3
+# A session of many cases shortens its cold windows to end in about this time.
+SESSION_NS = 1_300_000_000
+COLD_SHARE_MIN = 0.2
 # Outputs above this are brought back for one replay a side instead of three.
 PICKED_LARGE_BYTES = 512 * 1024
 
@@ -45,9 +47,22 @@ class Pace:
     fresh: bool
 
 
-def calibrate(pool: Pool, case: TimedCase, mark: Callable[[Side], None], *, cold: bool) -> Pace:
-    """Times a few replays of both sides and sets counts that hold for the whole session."""
-    window_ns = case.window_ms * 1e6 * (COLD_WINDOW_SHARE if cold else 1.0)
+def cold_share(cases: int, octets: int, window_ms: float) -> float:
+    """Length of a cold window by that of a warm one, for a session of so many cases."""
+    # A quarter more than the windows themselves: untimed passes, renewals, drawing inputs.
+    warm_ns = 1.25 * 8 * octets * window_ms * 1e6
+    return min(1.0, max(COLD_SHARE_MIN, (SESSION_NS / cases - warm_ns) / warm_ns))
+
+
+def calibrate(
+    pool: Pool, case: TimedCase, mark: Callable[[Side], None], *, cold: bool, share: float
+) -> Pace:
+    """Times a few replays of both sides and sets counts that hold for the whole session.
+
+    Args:
+        share: length of a window by ``case.window_ms``.
+    """
+    window_ns = case.window_ms * 1e6 * share
     each_ns: dict[Side, float] = {}
     for side in ("a", "b"):
         mark(side)
@@ -111,11 +126,18 @@ def measure(
     )
 
 
-def log_ratio(octet: list[tuple[Side, float]]) -> float:
-    """Mean log time of A's four windows less that of B's four; positive: B is faster.
+def log_ratio(octet: Sequence[tuple[Side, float]]) -> float:
+    """The octet's score: the median of the log ratios (time A / time B) of its four pairs of
+    neighbouring windows, with four the mean of the middle two. Positive: B is faster.
 
-    It equals the mean of the log ratios of the four neighbouring pairs."""
-    return sum(math.log(ns) if side == "a" else -math.log(ns) for side, ns in octet) / 4
+    Two pairs have A first and two have B first, so a linear drift adds to two what it takes from
+    two and cancels in the median as it does in the mean; a window that the system interrupted
+    does not count."""
+    pairs = []
+    for (side, first_ns), (_, second_ns) in zip(octet[::2], octet[1::2], strict=True):
+        ratio = math.log(first_ns / second_ns)
+        pairs.append(ratio if side == "a" else -ratio)
+    return statistics.median(pairs)
 
 
 def picks_of(case: TimedCase, verify: random.Random) -> tuple[int, int]:

@@ -76,12 +76,32 @@ def test_a_slower_side_shows_in_warm_and_cold_octets(bench):
     assert times.replays_per_window[1] > times.replays_per_window[0] >= 1
 
 
-def test_the_octet_score_is_the_mean_log_ratio_of_its_four_pairs():
+def octet(a, b):
     sides = [side for quad in session_octets.QUADS for side in quad]
-    drifting = [
-        (side, (2.0 if side == "a" else 1.0) * 1.01**place) for place, side in enumerate(sides)
-    ]
+    return [(side, a if side == "a" else b) for side in sides]
+
+
+def test_a_drift_cancels_in_an_octets_score():
+    drifting = [(side, ns * 1.01**place) for place, (side, ns) in enumerate(octet(2.0, 1.0))]
     assert session_octets.log_ratio(drifting) == pytest.approx(math.log(2.0))
+
+
+@pytest.mark.parametrize("window", range(8))
+def test_one_interrupted_window_does_not_move_an_octets_score(window):
+    times = octet(2.0, 1.0)
+    times[window] = (times[window][0], 100.0)
+    assert session_octets.log_ratio(times) == pytest.approx(math.log(2.0))
+
+
+def test_exchanging_the_sides_turns_the_sign_of_a_score():
+    times = list(zip("abbabaab", (3.0, 2.5, 2.0, 2.9, 2.6, 3.3, 3.1, 2.2), strict=True))
+    exchanged = [("b" if side == "a" else "a", ns) for side, ns in times]
+    assert session_octets.log_ratio(exchanged) == -session_octets.log_ratio(times)
+
+
+def test_many_cases_shorten_the_cold_windows():
+    assert session_octets.cold_share(1, 3, 5.0) == 1.0
+    assert session_octets.cold_share(12, 3, 5.0) == session_octets.COLD_SHARE_MIN
 
 
 def test_outputs_of_timed_replays_of_both_sides_come_back(bench):
