@@ -1,0 +1,52 @@
+"""LLVM: CPU levels, the pass pipeline, object bytes."""
+
+from kernelsmith.devices.cpu.codegen_text import Features
+from kernelsmith.errors import CompileError
+
+LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+
+
+def features_of(cpu: str) -> Features:
+    """What a CPU level offers. ``host`` is this machine's level: v4, v3 or v2."""
+    if cpu == "host":
+        cpu = host_level()
+    if cpu not in LEVELS:
+        raise CompileError(
+            f"unknown CPU level {cpu!r}", op="target", hint=f"use host or one of {LEVELS}"
+        )
+    at = LEVELS.index(cpu)
+    return Features(cpu=cpu, fma=at >= 1, f16c=at >= 1, masked16=at >= 2, wide=at >= 2)
+
+
+def host_level() -> str:
+    """The highest x86-64 level this CPU has."""
+    import llvmlite.binding as llvm
+
+    have = llvm.get_host_cpu_features()
+    v3 = ("avx2", "fma", "bmi2", "f16c", "lzcnt", "movbe")
+    v4 = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+    if not all(have.get(f, False) for f in v3):
+        return LEVELS[0]
+    return LEVELS[2] if all(have.get(f, False) for f in v4) else LEVELS[1]
+
+
+def compile_ir(ir: str, features: Features) -> bytes:
+    """Optimises a module and emits a relocatable object (small model, position independent)."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple("x86_64-unknown-linux-gnu")
+    machine = target.create_target_machine(
+        cpu=features.cpu, opt=2, reloc="pic", codemodel="small", jit=False
+    )
+    module = llvm.parse_assembly(ir)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_unrolling = False
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    options.loop_interleaving = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return bytes(machine.emit_object(module))

@@ -1,0 +1,67 @@
+"""TTIR text to object bytes: the entry point of the CPU device's compiler."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+from kernelsmith.devices.cpu.codegen_target import compile_ir, features_of
+from kernelsmith.devices.cpu.lower_function import lower
+from kernelsmith.devices.cpu.ttir_parse import parse
+from kernelsmith.model import ObjectInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledObject:
+    """A relocatable ELF object and what its loader needs to know."""
+
+    info: ObjectInfo
+    code: bytes
+
+
+def compile_ttir(text: str, *, cpu: str = "host") -> CompiledObject:
+    """Compiles the one kernel of a TTIR module.
+
+    Args:
+        text: the module, with or without locations.
+        cpu: "host" or an x86-64 level ("x86-64-v2", "x86-64-v3", "x86-64-v4"). The bits that a
+            kernel computes do not depend on it.
+
+    Returns:
+        The object. Its one exported function has the kernel's name and the device's ABI.
+
+    Raises:
+        CompileError: an op that is not lowered; names op and Python source line.
+    """
+    module = parse(text)
+    features = features_of(cpu)
+    symbol = module.kernel.name
+    lowered = lower(module, features, symbol)
+    code = compile_ir(lowered.ir, features)
+    identity = hashlib.sha256(f"{features.cpu}\n{canonical(text)}".encode()).hexdigest()
+    info = ObjectInfo(
+        id=identity[:32],
+        symbol=symbol,
+        params=tuple(arg.ty.elem for arg in module.kernel.args),
+        arena_bytes=lowered.arena_bytes,
+        code_hash=hashlib.sha256(code).hexdigest(),
+        stats={"cpu": features.cpu, "object_bytes": len(code)},
+    )
+    return CompiledObject(info=info, code=code)
+
+
+_HINTS = re.compile(r" \{tt\.[^{}]*\}")
+_LOC_LINE = re.compile(r"^#loc.*$", re.M)
+
+
+def canonical(text: str) -> str:
+    """The text without what cannot change the CPU's code: locations, argument hints."""
+    from kernelsmith.devices.cpu.ttir_parse import strip_loc
+
+    lines = []
+    for raw in _LOC_LINE.sub("", text).splitlines():
+        line = strip_loc(raw.rstrip())
+        if line.lstrip().startswith("tt.func"):
+            line = _HINTS.sub("", line)
+        if line.strip():
+            lines.append(line)
+    return "\n".join(lines) + "\n"

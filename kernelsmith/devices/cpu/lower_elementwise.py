@@ -1,0 +1,215 @@
+"""One elementwise TTIR op on forms: index arithmetic stays affine, all else becomes instructions."""
+
+from kernelsmith.devices.cpu import lower_float as fl
+from kernelsmith.devices.cpu import lower_integer as integer
+from kernelsmith.devices.cpu import lower_math
+from kernelsmith.devices.cpu.codegen_asm import Asm
+from kernelsmith.devices.cpu.codegen_text import Emitter
+from kernelsmith.devices.cpu.lower_forms import (
+    Form,
+    add_pointer,
+    affine,
+    as_vector,
+    llvm,
+    sign_extend,
+)
+from kernelsmith.devices.cpu.ttir import BITS, Op, Ty
+from kernelsmith.devices.cpu.ttir_ops import BINARY_FLOAT, BINARY_INT, UNARY_FLOAT, refuse
+
+_AFFINE = {"arith.addi": "add", "arith.subi": "sub", "arith.muli": "mul"}
+_ARITHMETIC = {
+    "arith.addf": "fadd",
+    "arith.subf": "fsub",
+    "arith.mulf": "fmul",
+    "arith.divf": "fdiv",
+    "tt.precise_divf": "fdiv",
+}
+_EXTREMES = {
+    "arith.maxnumf": (True, False),
+    "arith.minnumf": (False, False),
+    "arith.maximumf": (True, True),
+    "arith.minimumf": (False, True),
+}
+FCMP = {
+    "false": "", "oeq": "oeq", "ogt": "ogt", "oge": "oge", "olt": "olt", "ole": "ole",
+    "one": "one", "ord": "ord", "ueq": "ueq", "ugt": "ugt", "uge": "uge", "ult": "ult",
+    "ule": "ule", "une": "une", "uno": "uno", "true": "",
+}  # fmt: skip
+
+
+def apply(em: Emitter, lanes: int, op: Op, forms: list[Form], result: Ty) -> Form:
+    """The op on operand forms. Result level is the innermost of the operands'."""
+    level = max((f.level for f in forms), default=0)
+    shortcut = _index_shortcut(em, lanes, op, forms, result)
+    if shortcut is not None:
+        return shortcut
+    scalar = all(f.kind == "U" for f in forms)
+    s = Asm(em, level, 0 if scalar else lanes)
+    if op.name == "arith.select":
+        return _select(em, lanes, s, op, forms)
+    if op.name in ("arith.bitcast", "tt.bitcast") or op.name == "math.copysign":
+        forms = [clean(s, f, lanes) for f in forms]
+    args = [str(f.val) if scalar else as_vector(em, f, lanes) for f in forms]
+    value, dirty = _compute(s, op, args, result)
+    return Form("U" if scalar else "V", result.elem, value, level, 0, dirty)
+
+
+def clean(s: Asm, form: Form, lanes: int) -> Form:
+    """The form with canonical NaNs, if it may hold others."""
+    if not form.dirty:
+        return form
+    one = Asm(s.em, form.level, lanes if form.kind == "V" else 0)
+    return Form(form.kind, form.elem, fl.canonical(one, form.elem, str(form.val)), form.level)
+
+
+def _index_shortcut(
+    em: Emitter, lanes: int, op: Op, forms: list[Form], result: Ty
+) -> Form | None:
+    """Ops that keep forms affine or constant."""
+    if op.name == "tt.addptr":
+        item = Ty(result.pointee).item_bytes if result.pointee in BITS else 1
+        return add_pointer(em, forms[0], forms[1], item, lanes)
+    if op.name in _AFFINE and result.elem != "i1":
+        return affine(em, _AFFINE[op.name], forms[0], forms[1])
+    if op.name in ("arith.extsi", "arith.index_cast") and forms[0].kind != "V":
+        if BITS[result.elem] > BITS[forms[0].elem]:
+            return sign_extend(em, forms[0], result.elem)
+    if op.name in ("tt.bitcast", "arith.bitcast") and result.elem == "ptr":
+        return forms[0]
+    return None
+
+
+def _select(em: Emitter, lanes: int, s: Asm, op: Op, forms: list[Form]) -> Form:
+    cond, a, b = forms
+    if cond.is_const:
+        return a if cond.val else b
+    if a.dirty != b.dirty:
+        a, b = clean(s, a, lanes), clean(s, b, lanes)
+    if cond.kind == "U" and (a.kind, b.kind) == ("A", "A") and a.step == b.step:
+        t = llvm(a.elem)
+        val = em.op(s.level, f"select i1 {cond.val}, {t} {a.val}, {t} {b.val}")
+        return Form("A", a.elem, val, s.level, a.step)
+    t = s.of(a.elem)
+    if s.lanes:
+        x, y = as_vector(em, a, lanes), as_vector(em, b, lanes)
+    else:
+        x, y = str(a.val), str(b.val)
+    condition = f"i1 {cond.val}" if cond.kind == "U" else f"{s.ty('i1')} {cond.val}"
+    value = em.op(s.level, f"select {condition}, {t} {x}, {t} {y}")
+    return Form("V" if s.lanes else "U", a.elem, value, s.level, 0, a.dirty)
+
+
+def _compute(s: Asm, op: Op, args: list[str], result: Ty) -> tuple[str, bool]:
+    """The instruction sequence and whether its NaNs are of any payload."""
+    name, elem = op.name, result.elem
+    source = op.operands[0].ty.elem
+    if name in BINARY_INT:
+        return integer.binary(s, name, elem, args[0], args[1]), False
+    if name == "math.absi":
+        return integer.absolute(s, elem, args[0]), False
+    if name == "arith.cmpi":
+        predicate = str(op.attrs["head"]).split(",")[0].strip()
+        t = "ptr" if source == "ptr" else source
+        return s.cmp(f"icmp {predicate}", t, args[0], args[1]), False
+    if name == "arith.cmpf":
+        predicate = str(op.attrs["head"]).split(",")[0].strip()
+        if not FCMP[predicate]:
+            return s.const("i1", int(predicate == "true")), False
+        a, b = (fl.to_float(s, source, x) for x in args)
+        return s.cmp(f"fcmp {predicate}", fl.compute_type(source), a, b), False
+    if name in BINARY_FLOAT or name in UNARY_FLOAT or name in ("math.fma", "tt.clampf"):
+        return _float(s, op, [fl.to_float(s, elem, x) for x in args], elem)
+    return _cast(s, op, args[0], source, elem)
+
+
+def _float(s: Asm, op: Op, args: list[str], elem: str) -> tuple[str, bool]:
+    name, t = op.name, fl.compute_type(elem)
+    if name in _ARITHMETIC:
+        value = s.bin(_ARITHMETIC[name], t, args[0], args[1])
+    elif name in _EXTREMES:
+        value = fl.extreme(s, t, args[0], args[1], *_EXTREMES[name])
+    elif name == "tt.clampf":
+        nan = op.attrs.get("propagateNan") == "all"
+        low = fl.extreme(s, t, args[0], args[1], True, nan)
+        value = fl.extreme(s, t, low, args[2], False, nan)
+    elif name == "math.fma":
+        value = fl.fma(s, t, *args)
+    elif name == "arith.negf":
+        value = s.op(f"fneg {s.ty(t)} {args[0]}")
+    elif name == "math.absf":
+        value = s.call("fabs", t, args[0])
+    elif name == "math.copysign":
+        value = s.call("copysign", t, args[0], args[1])
+    elif name in ("math.sqrt", "tt.precise_sqrt"):
+        value = s.call("sqrt", t, args[0])
+    elif name == "math.rsqrt":
+        value = s.bin("fdiv", t, s.const(t, 1.0), s.call("sqrt", t, args[0]))
+    else:
+        value = lower_math.compute(s, op, t, args)
+    return fl.from_float(s, elem, value), elem in ("f32", "f64")
+
+
+def _cast(s: Asm, op: Op, value: str, source: str, target: str) -> tuple[str, bool]:
+    name = op.name
+    if name in ("arith.extsi", "arith.index_cast", "arith.trunci", "arith.extui"):
+        if BITS[source] == BITS[target]:
+            return value, False
+        if BITS[source] > BITS[target]:
+            return s.cast("trunc", source, value, target), False
+        return s.cast("zext" if name == "arith.extui" else "sext", source, value, target), False
+    if name in ("arith.sitofp", "arith.uitofp"):
+        return _int_to_float(s, value, source, target, name == "arith.sitofp"), False
+    if name in ("arith.fptosi", "arith.fptoui"):
+        t = fl.compute_type(source)
+        wide = fl.to_float(s, source, value)
+        return integer.float_to_int(s, t, wide, target, name == "arith.fptosi"), False
+    if name in ("arith.extf", "arith.truncf", "tt.fp_to_fp"):
+        return _float_to_float(s, value, source, target)
+    if name in ("arith.bitcast", "tt.bitcast"):
+        a, b = llvm(source), llvm(target)
+        return (value if a == b else s.cast("bitcast", a, value, b)), False
+    if name == "tt.int_to_ptr":
+        return s.cast("inttoptr", source, value, "ptr"), False
+    if name == "tt.ptr_to_int":
+        return s.cast("ptrtoint", "ptr", value, target), False
+    raise refuse(name, op.line)
+
+
+def _int_to_float(s: Asm, value: str, source: str, target: str, signed: bool) -> str:
+    """Rounded once. Wide integers reach 16-bit floats through float64 rounded to odd."""
+    name = "sitofp" if signed else "uitofp"
+    if source == "i1" and signed:
+        name = "sitofp"  # true is -1, as in MLIR
+    if target in ("f32", "f64"):
+        return s.cast(name, source, value, llvm(target))
+    if BITS[source] <= 16:
+        return fl.from_float(s, target, s.cast(name, source, value, "float"))
+    if BITS[source] == 32:
+        return fl.f64_to_16(s, target, s.cast(name, source, value, "double"))
+    # 64 bits: drop the low bits into a sticky one, which keeps the single rounding exact.
+    low = s.bin("and", "i64", value, s.const("i64", 0xFFF))
+    sticky = s.cast("zext", "i1", s.cmp("icmp ne", "i64", low, s.const("i64", 0)), "i64")
+    kept = s.bin("and", "i64", value, s.const("i64", -0x1000))
+    marked = s.bin("or", "i64", kept, s.bin("shl", "i64", sticky, s.const("i64", 12)))
+    big = s.cmp(
+        "icmp ugt",
+        "i64",
+        s.bin("add", "i64", value, s.const("i64", 1 << 52 if signed else 0)),
+        s.const("i64", 1 << 53),
+    )
+    chosen = s.select(big, "i64", marked, value)
+    return fl.f64_to_16(s, target, s.cast(name, "i64", chosen, "double"))
+
+
+def _float_to_float(s: Asm, value: str, source: str, target: str) -> tuple[str, bool]:
+    if source == target:
+        return value, False
+    if source == "f64":
+        if target == "f32":
+            return s.cast("fptrunc", "double", value, "float"), True
+        return fl.f64_to_16(s, target, value), False
+    wide = fl.to_float(s, source, value)
+    if target == "f64":
+        return s.cast("fpext", "float", wide, "double"), True
+    # A 16-bit NaN keeps its payload when it is widened; f16 to f32 also makes it quiet.
+    return fl.from_float(s, target, wide), False

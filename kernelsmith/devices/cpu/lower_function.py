@@ -1,0 +1,269 @@
+"""A TTIR kernel as one exported LLVM function: the loop over programs and the op dispatch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernelsmith.devices.cpu import lower_elementwise, lower_memory
+from kernelsmith.devices.cpu.codegen_text import Emitter, Features, Stream
+from kernelsmith.devices.cpu.lower_control import lower_for, lower_if, lower_while, scalar
+from kernelsmith.devices.cpu.lower_dot import dot
+from kernelsmith.devices.cpu.lower_evaluate import constant, evaluate
+from kernelsmith.devices.cpu.lower_forms import Form, llvm
+from kernelsmith.devices.cpu.lower_nest import lane_axis, materialise, over
+from kernelsmith.devices.cpu.lower_plan import index_ops, is_lazy, plan, writes_memory
+from kernelsmith.devices.cpu.lower_reduce import reduce
+from kernelsmith.devices.cpu.lower_state import Buffer, Context, Lazy, Lowering, Scalar
+from kernelsmith.devices.cpu.ttir import Block, Function, Module, Op, Value
+from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE, refuse
+from kernelsmith.errors import CompileError
+
+_DIMS = {"x": 0, "y": 1, "z": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweredText:
+    """LLVM IR of a kernel and the arena bytes that one program needs."""
+
+    ir: str
+    arena_bytes: int
+
+
+def lower(module: Module, features: Features, symbol: str) -> LoweredText:
+    """Lowers the kernel of a module.
+
+    Raises:
+        CompileError: an op or form this device does not lower, by op name and source line.
+    """
+    kernel = module.kernel
+    em = Emitter(features)
+    lo = Lowering(em, module.callees)
+    index_ops(lo, kernel.blocks)
+    lo.kept = plan(lo, kernel.blocks)
+    em.scratch(64)
+    em.streams[0].lines.append("  %spill = getelementptr i8, ptr %arena, i64 0")
+    for position, arg in enumerate(kernel.args):
+        _bind_argument(lo, position, arg)
+    for axis in range(3):
+        em.streams[0].lines += [
+            f"  %grid.p{axis} = getelementptr i32, ptr %grid, i64 {axis}",
+            f"  %grid.{axis} = load i32, ptr %grid.p{axis}, align 4",
+        ]
+    em.streams.append(Stream([], "program"))
+    _program_ids(em)
+    if len(kernel.blocks) != 1:
+        raise CompileError("several blocks in a kernel are not lowered", op="cf.br")
+    run(lo, kernel.blocks[0].ops)
+    body = em.streams.pop()
+    return LoweredText(ir=_text(em, symbol, body), arena_bytes=em.arena_bytes)
+
+
+def _bind_argument(lo: Lowering, position: int, arg: Value) -> None:
+    if arg.ty.shape:
+        raise CompileError("a kernel parameter is a tensor", op="tt.func")
+    em, t = lo.em, lower_memory.memory_type(arg.ty.elem)
+    at = em.op(0, f"getelementptr i8, ptr %args, i64 {8 * position}")
+    got = em.op(0, f"load {t}, ptr {at}, align 8")
+    if arg.ty.elem == "i1":
+        got = em.op(0, f"trunc i8 {got} to i1")
+    lo.env[arg] = Scalar(Form("U", arg.ty.elem, got, 0))
+
+
+def _program_ids(em: Emitter) -> None:
+    """%pid.0, %pid.1, %pid.2 of the present program (level 1)."""
+    lines = em.streams[1].lines
+    lines += [
+        "  %plain = trunc i64 %program.i to i32",
+        "  %ordered = icmp ne ptr %order, null",
+        "  br i1 %ordered, label %permuted, label %known",
+        "permuted:",
+        "  %order.p = getelementptr i32, ptr %order, i64 %program.i",
+        "  %order.v = load i32, ptr %order.p, align 4",
+        "  br label %known",
+        "known:",
+        "  %pid = phi i32 [%plain, %program], [%order.v, %permuted]",
+    ]
+    lines += [
+        "  %pid.0 = urem i32 %pid, %grid.0",
+        "  %pid.yz = udiv i32 %pid, %grid.0",
+        "  %pid.1 = urem i32 %pid.yz, %grid.1",
+        "  %pid.2 = udiv i32 %pid.yz, %grid.1",
+    ]
+    em.streams[1].label = "known"
+
+
+def _text(em: Emitter, symbol: str, body: Stream) -> str:
+    """The whole module."""
+    entry = em.streams[0].lines
+    wide = "512" if em.features.wide else "256"
+    lines = [
+        'target triple = "x86_64-unknown-linux-gnu"',
+        *(f"declare {signature}" for signature in em.declarations.values()),
+        *em.functions.values(),
+        f'define void @"{symbol}"(ptr noalias readonly %args, ptr noalias readonly %grid, '
+        "ptr noalias readonly %order, i64 %begin, i64 %end, ptr noalias align 64 %arena) #0 {",
+        "entry:",
+        *entry,
+        "  %any = icmp slt i64 %begin, %end",
+        "  br i1 %any, label %pre, label %done",
+        "pre:",
+        "  br label %program",
+        "program:",
+        "  %program.i = phi i64 [%begin, %pre], [%program.n, %next]",
+        *body.lines,
+        "  br label %next",
+        "next:",
+        "  %program.n = add nsw i64 %program.i, 1",
+        "  %program.c = icmp slt i64 %program.n, %end",
+        "  br i1 %program.c, label %program, label %done",
+        "done:",
+        "  ret void",
+        "}",
+        'attributes #0 = { nounwind "no-builtins" "frame-pointer"="none" '
+        f'"target-cpu"="{em.features.cpu}" "prefer-vector-width"="{wide}" '
+        '"min-legal-vector-width"="512" }',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def run(lo: Lowering, ops: Sequence[Op]) -> None:
+    """Lowers straight-line ops at the innermost open level."""
+    for op in ops:
+        try:
+            _lower_op(lo, op)
+        except CompileError as error:
+            if error.line or not op.line:
+                raise
+            raise CompileError(
+                f"{error.message} (at {op.line})", op=error.op, line=op.line, hint=error.hint
+            ) from error
+
+
+def _lower_op(lo: Lowering, op: Op) -> None:
+    name = op.name
+    if is_lazy(op):
+        _lazy(lo, op)
+    elif name == "arith.constant":
+        lo.env[op.results[0]] = Scalar(constant(op))
+    elif name in ELEMENTWISE:
+        forms = [scalar(lo, v) for v in op.operands]
+        form = lower_elementwise.apply(lo.em, 1, op, forms, op.results[0].ty)
+        lo.env[op.results[0]] = Scalar(form)
+    elif name in ("tt.get_program_id", "tt.get_num_programs"):
+        axis = _DIMS[str(op.attrs["head"]).split()[0]]
+        if name == "tt.get_program_id":
+            form = Form("U", "i32", f"%pid.{axis}", 1)
+        else:
+            form = Form("U", "i32", f"%grid.{axis}", 0)
+        lo.env[op.results[0]] = Scalar(form)
+    elif name == "tt.load":
+        lo.env[op.results[0]] = Scalar(_scalar_load(lo, op))
+    elif name == "tt.store":
+        flush(lo, op)
+        _store(lo, op)
+        lo.consumed(op)
+    elif name == "tt.reduce":
+        reduce(lo, op)
+        lo.consumed(op)
+    elif name == "tt.dot":
+        dot(lo, op)
+        lo.consumed(op)
+    elif name in ("scf.for", "scf.if", "scf.while"):
+        if writes_memory(op):
+            flush(lo, op)
+        {"scf.for": lower_for, "scf.if": lower_if, "scf.while": lower_while}[name](lo, op, run)
+        lo.consumed(op)
+    elif name == "tt.call":
+        _call(lo, op)
+    elif name == "tt.unsplat":
+        lo.env[op.results[0]] = Scalar(_unsplat(lo, op))
+    elif name not in ("tt.return", "gpu.barrier", "llvm.intr.assume"):
+        raise refuse(name, op.line)
+
+
+def _lazy(lo: Lowering, op: Op) -> None:
+    for result in op.results:
+        if not lo.uses.get(result):
+            continue
+        lo.env[result] = Lazy(op)
+        if result in lo.kept:
+            materialise(lo, result)
+        elif op.name == "tt.load":
+            lo.pending[result] = op
+    for result in op.results:
+        lo.env.setdefault(result, Lazy(op))
+
+
+def flush(lo: Lowering, before: Op) -> None:
+    """Runs the loads that are still to come before an op that writes memory."""
+    for value in list(lo.pending):
+        materialise(lo, value)
+        del lo.pending[value]
+
+
+def _scalar_load(lo: Lowering, op: Op) -> Form:
+    forms = [scalar(lo, v) for v in op.operands]
+    mask = forms[1] if len(forms) > 1 else None
+    other = forms[2] if len(forms) > 2 else None
+    return lower_memory.load(
+        lo.em, 1, forms[0], mask, other, op.results[0].ty.elem, lo.em.depth
+    )
+
+
+def _store(lo: Lowering, op: Op) -> None:
+    shape = op.operands[0].ty.shape
+
+    def body(ctx: Context, index: tuple[Form, ...]) -> None:
+        pointer, value, *rest = (evaluate(lo, ctx, v, index) for v in op.operands)
+        value = _clean(lo, ctx, value)
+        lower_memory.store(
+            lo.em, ctx.lanes, pointer, value, rest[0] if rest else None, lo.em.depth
+        )
+
+    over(lo, shape, lane_axis(shape), body)
+
+
+def _clean(lo: Lowering, ctx: Context, form: Form) -> Form:
+    from kernelsmith.devices.cpu.codegen_asm import Asm
+
+    return lower_elementwise.clean(Asm(lo.em, form.level, ctx.lanes), form, ctx.lanes)
+
+
+def _unsplat(lo: Lowering, op: Op) -> Form:
+    from kernelsmith.devices.cpu.lower_state import index_const
+
+    shape = op.operands[0].ty.shape
+    return evaluate(lo, Context(1, lo.em.depth), op.operands[0], (index_const(0),) * len(shape))
+
+
+def _call(lo: Lowering, op: Op) -> None:
+    """Calls are inlined: the callee's ops run with fresh values."""
+    callee = lo.callees.get(str(op.attrs["callee"]))
+    if callee is None or len(callee.blocks) != 1:
+        raise refuse("tt.call", op.line)
+    names: dict[Value, Value] = {}
+    for arg, given in zip(callee.args, op.operands, strict=True):
+        names[arg] = given
+    block = _clone(callee.blocks[0], names)
+    index_ops(lo, (block,))
+    lo.kept |= plan(lo, (block,))
+    run(lo, block.ops)
+    for result, new in zip(op.results, block.ops[-1].operands, strict=True):
+        lo.env[result] = lo.env[new]
+
+
+def _clone(block: Block, names: dict[Value, Value]) -> Block:
+    def fresh(value: Value) -> Value:
+        names[value] = Value(value.name, value.ty)
+        return names[value]
+
+    args = tuple(fresh(a) for a in block.args)
+    ops = []
+    for op in block.ops:
+        operands = tuple(names[o] for o in op.operands)
+        regions = tuple(_clone(r, names) for r in op.regions)
+        results = tuple(fresh(r) for r in op.results)
+        ops.append(Op(op.name, operands, results, op.attrs, regions, op.line))
+    return Block(args, tuple(ops), block.label)
+
+
+__all__ = ["Buffer", "Function", "llvm", "lower"]

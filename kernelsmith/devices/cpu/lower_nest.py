@@ -1,0 +1,90 @@
+"""Loop nests over a tensor's index space, and the values that are put into buffers by them."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from kernelsmith.devices.cpu.codegen_text import LANES
+from kernelsmith.devices.cpu.lower_evaluate import evaluate, write_buffer
+from kernelsmith.devices.cpu.lower_forms import Form
+from kernelsmith.devices.cpu.lower_state import Buffer, Context, Lowering, index_const
+from kernelsmith.devices.cpu.ttir import Value
+
+
+def lane_count(shape: tuple[int, ...], axis: int) -> int:
+    """Lanes along an axis: a full vector, or the whole axis when it is shorter."""
+    return min(LANES, shape[axis]) if shape else 1
+
+
+def lane_axis(shape: tuple[int, ...]) -> int:
+    """The axis lanes run along by default: the last one that is longer than 1."""
+    for axis in reversed(range(len(shape))):
+        if shape[axis] > 1:
+            return axis
+    return len(shape) - 1
+
+
+def over(
+    lo: Lowering,
+    shape: tuple[int, ...],
+    axis: int,
+    body: Callable[[Context, tuple[Form, ...]], None],
+    lanes: int | None = None,
+) -> None:
+    """Runs ``body(ctx, index)`` for every vector of a shape, lanes along ``axis``, which is the
+    innermost loop; the other axes in order around it."""
+    lanes = lane_count(shape, axis) if lanes is None else lanes
+    ctx = Context(lanes, lo.em.depth)
+    index: list[Form] = [index_const(0)] * len(shape)
+    order = [d for d in range(len(shape)) if d != axis] + ([axis] if shape else [])
+    with ExitStack() as stack:
+        for dim in order:
+            step = lanes if dim == axis else 1
+            index[dim] = stack.enter_context(_axis(lo, shape[dim], step, dim == axis))
+        ctx.natural = tuple(index)
+        body(ctx, tuple(index))
+
+
+def _axis(lo: Lowering, size: int, step: int, lane: bool) -> "_Axis":
+    return _Axis(lo, size, step, lane)
+
+
+class _Axis:
+    """A loop along one axis as a context manager that yields its index form."""
+
+    def __init__(self, lo: Lowering, size: int, step: int, lane: bool) -> None:
+        self._lo, self._size, self._step, self._lane = lo, size, step, lane
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Form:
+        if self._size == self._step:
+            base = index_const(0)
+        else:
+            loop = self._stack.enter_context(self._lo.em.loop(self._size, self._step))
+            base = Form("U", "i64", loop.index, self._lo.em.depth, 0, False, self._step)
+        if self._lane and self._step > 1:
+            return Form("A", "i64", base.val, base.level, 1, False, max(base.align, self._step))
+        return base
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.__exit__(None, None, None)
+
+
+def materialise(lo: Lowering, value: Value, into: Buffer | None = None) -> Buffer:
+    """Evaluates a tensor into a buffer (a new one unless given) and binds the value to it."""
+    buffer = fill(lo, value, into)
+    lo.env[value] = buffer
+    return buffer
+
+
+def fill(lo: Lowering, value: Value, into: Buffer | None = None) -> Buffer:
+    """Evaluates a tensor into a buffer without binding the value to it."""
+    target = into or lo.new_buffer(value.ty, False)
+    dirty = [False]
+
+    def body(ctx: Context, index: tuple[Form, ...]) -> None:
+        form = evaluate(lo, ctx, value, index)
+        dirty[0] = form.dirty
+        write_buffer(lo, ctx, target, index, form)
+
+    over(lo, value.ty.shape, lane_axis(value.ty.shape), body)
+    return Buffer(target.base, target.ty, dirty[0])

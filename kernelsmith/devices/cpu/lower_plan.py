@@ -1,0 +1,110 @@
+"""Which tensors are kept in buffers: found once, before a function is lowered.
+
+A *root* is an op that walks a whole tensor (store, reduce, dot, a loop's carried value). A tensor
+stays unevaluated until a root needs it. It is kept in a buffer when computing it again would be
+wrong or slow: a load or an expensive formula with several roots, or with a root in a loop that
+the tensor is defined outside of.
+"""
+
+from kernelsmith.devices.cpu.lower_state import Lowering
+from kernelsmith.devices.cpu.ttir import Block, Op, Value
+from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE, SHAPE
+
+_LAZY = ELEMENTWISE | frozenset(SHAPE) | {"tt.load", "arith.constant", "ub.poison"}
+_WRITES = frozenset({"tt.store", "tt.call"})
+#: Rough instructions a vector; what costs more is not computed twice.
+_COST = {
+    "arith.divf": 12, "tt.precise_divf": 12, "math.sqrt": 12, "math.rsqrt": 24,
+    "tt.precise_sqrt": 12, "arith.divsi": 60, "arith.divui": 60, "arith.remsi": 60,
+    "arith.remui": 60, "math.exp": 20, "math.exp2": 20, "math.log": 25, "math.log2": 25,
+    "math.sin": 40, "math.cos": 40, "math.erf": 40, "math.tanh": 40, "math.powf": 60,
+}  # fmt: skip
+_KEEP_COST = 12
+
+
+def index_ops(lo: Lowering, blocks: tuple[Block, ...]) -> None:
+    """Fills ``uses``, ``home`` and ``definer`` of every op and value, regions included."""
+    for block in blocks:
+        for op in block.ops:
+            lo.home[op] = block
+            for operand in op.operands:
+                lo.uses.setdefault(operand, []).append(op)
+            for result in op.results:
+                lo.definer[result] = op
+            index_ops(lo, op.regions)
+
+
+def is_lazy(op: Op) -> bool:
+    """Whether the op's tensors are evaluated where they are used."""
+    return op.name in _LAZY and all(r.ty.shape for r in op.results)
+
+
+def writes_memory(op: Op) -> bool:
+    """Whether the op, or one in its regions, may write memory."""
+    return op.name in _WRITES or any(writes_memory(o) for b in op.regions for o in b.ops)
+
+
+def reads_memory(op: Op) -> bool:
+    return op.name == "tt.load" or any(reads_memory(o) for b in op.regions for o in b.ops)
+
+
+def plan(lo: Lowering, blocks: tuple[Block, ...]) -> set[Value]:
+    """The values to keep in buffers."""
+    kept: set[Value] = set()
+    roots = lo.roots
+    cost: dict[Value, int] = {}
+    for block in blocks:
+        _costs(block, cost)
+    for block in reversed(blocks):
+        _plan_block(lo, block, kept, roots, cost)
+    return kept
+
+
+def _costs(block: Block, cost: dict[Value, int]) -> None:
+    for op in block.ops:
+        own = _COST.get(op.name, 1) if op.name in ELEMENTWISE else 0
+        total = own + sum(cost.get(o, 0) for o in set(op.operands) if o.ty.shape)
+        for result in op.results:
+            cost[result] = total if is_lazy(op) else 0
+        for region in op.regions:
+            _costs(region, cost)
+
+
+def roots_of(lo: Lowering, value: Value, kept: set[Value], roots: dict[Value, set[Op]]) -> set[Op]:
+    """The ops that walk the value: directly, or through tensors that are not kept."""
+    if value not in roots:
+        found: set[Op] = set()
+        for user in lo.uses.get(value, []):
+            if not is_lazy(user):
+                found.add(user)
+                continue
+            for result in user.results:
+                if result in kept:
+                    found.add(user)
+                else:
+                    found |= roots_of(lo, result, kept, roots)
+        roots[value] = found
+    return roots[value]
+
+
+def _plan_block(
+    lo: Lowering,
+    block: Block,
+    kept: set[Value],
+    roots: dict[Value, set[Op]],
+    cost: dict[Value, int],
+) -> None:
+    for op in reversed(block.ops):
+        for region in op.regions:
+            _plan_block(lo, region, kept, roots, cost)
+        if not is_lazy(op) or op.name in ("arith.constant", "tt.make_range", "tt.splat"):
+            continue
+        for result in op.results:
+            found = roots_of(lo, result, kept, roots)
+            elsewhere = any(lo.home[r] is not block for r in found)
+            if op.name == "tt.load":
+                if len(found) > 1 or elsewhere:
+                    kept.add(result)
+            elif op.name in ELEMENTWISE and result.ty.elem != "ptr":
+                if cost[result] >= _KEEP_COST and (len(found) > 1 or elsewhere):
+                    kept.add(result)

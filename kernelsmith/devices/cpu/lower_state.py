@@ -1,0 +1,91 @@
+"""What is known about each TTIR value while a function is lowered."""
+
+from dataclasses import dataclass, field
+
+from kernelsmith.devices.cpu.codegen_text import Emitter
+from kernelsmith.devices.cpu.lower_forms import Form, const, wrap
+from kernelsmith.devices.cpu.ttir import Block, Function, Op, Ty, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A scalar value, emitted already."""
+
+    form: Form
+
+
+@dataclass(frozen=True, slots=True)
+class Lazy:
+    """A tensor that is computed where it is used."""
+
+    op: Op
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A tensor in the arena, dense and row-major. ``base`` is a ``ptr`` operand."""
+
+    base: str
+    ty: Ty
+    dirty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shifted:
+    """A loop-carried tensor ``init + delta`` with one scalar ``delta`` for all elements."""
+
+    init: Value
+    delta: Form
+
+
+Bound = Scalar | Lazy | Buffer | Shifted
+
+
+@dataclass(slots=True)
+class Lowering:
+    """State of one kernel: bindings, the arena, loads that have not run yet."""
+
+    em: Emitter
+    callees: dict[str, Function]
+    env: dict[Value, Bound] = field(default_factory=dict)
+    uses: dict[Value, list[Op]] = field(default_factory=dict)
+    home: dict[Op, Block] = field(default_factory=dict)
+    definer: dict[Value, Op] = field(default_factory=dict)
+    pending: dict[Value, Op] = field(default_factory=dict)
+    kept: set[Value] = field(default_factory=set)
+    roots: dict[Value, set[Op]] = field(default_factory=dict)
+
+    def bind_const(self, value: Value, number: int) -> None:
+        self.env[value] = Scalar(const(number, value.ty.elem))
+
+    def consumed(self, root: Op) -> None:
+        """Forgets the loads whose one root has been lowered."""
+        for value in list(self.pending):
+            if self.roots.get(value, set()) <= {root}:
+                del self.pending[value]
+
+    def new_buffer(self, ty: Ty, dirty: bool) -> Buffer:
+        """Arena space for a tensor."""
+        offset = self.em.scratch(ty.size * ty.item_bytes)
+        return Buffer(self.arena_at(offset), ty, dirty)
+
+    def arena_at(self, offset: int) -> str:
+        """Operand for an arena address; computed once, at the function's entry."""
+        return self.em.op(0, f"getelementptr inbounds i8, ptr %arena, i64 {offset}")
+
+
+@dataclass(slots=True)
+class Context:
+    """One evaluation: vector width, the level of its program point, and what was computed.
+
+    ``tee``: values to keep in a buffer as they are computed at their natural index."""
+
+    lanes: int
+    base: int
+    memo: dict[tuple[object, ...], Form] = field(default_factory=dict)
+    tee: dict[Value, Buffer] = field(default_factory=dict)
+    natural: tuple[Form, ...] = ()
+
+
+def index_const(number: int) -> Form:
+    return Form("U", "i64", wrap(number, "i64"), 0, 0, False, max(1, number & -number))
