@@ -5,6 +5,7 @@ turns a candidate's failures into outcomes; the machine's failures pass through 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TypeVar
 
@@ -112,7 +113,14 @@ class Bench:
             if not plan_class.ttir:
                 return Outcome(status="TRACE", message=f"plan class {class_id} came without text")
             subject.classes[class_id] = plan_class
-        return Outcome()
+        launches = sum(len(result.plans[case.id].launches) for case in wanted)
+        return Outcome(
+            evidence={
+                "calls": len(wanted),
+                "launches": launches,
+                "plan_classes": len(subject.classes),
+            }
+        )
 
     def compile(self, subject: Subject) -> Outcome:
         """Compiles every class of the subject that has no object yet."""
@@ -126,24 +134,33 @@ class Bench:
             if object_id not in self.objects:
                 todo[object_id] = plan_class.ttir
                 names[object_id] = plan_class
-        if not todo:
-            return Outcome()
+        found = self._compile(subject, todo) if todo else Outcome()
+        if found.status is not None:
+            kernel = names.get(found.evidence["where"])
+            where = f"kernel {kernel.kernel}: " if kernel else ""
+            return replace(found, message=f"{where}{found.message}")
+        used = [self.objects[oid][0] for oid in set(subject.object_of.values())]
+        return Outcome(
+            evidence={
+                "plan_classes": len(subject.classes),
+                "objects": len(used),
+                "compiled_now": len(todo),
+                "arena_bytes_max": max((info.arena_bytes for info in used), default=0),
+                "stats": {info.symbol: info.stats for info in used if info.stats},
+            }
+        )
+
+    def _compile(self, subject: Subject, ttirs: dict[str, str]) -> Outcome:
         job = CompileJob(
-            ttirs=todo, device=self.task.device, timeout_s=self.limits.compile_timeout_s
+            ttirs=ttirs, device=self.task.device, timeout_s=self.limits.compile_timeout_s
         )
         reply = self.submit(subject.role, job)
         try:
             result = _expect(reply.result, CompileResult)
             if result.failure is not None:
-                where = names.get(result.failure.where)
                 found = failed(result.failure)
-                kernel = f"kernel {where.kernel}: " if where else ""
-                return Outcome(
-                    status=found.status,
-                    message=f"{kernel}{result.failure.message}",
-                    evidence=found.evidence,
-                )
-            for object_id in todo:
+                return replace(found, message=result.failure.message)
+            for object_id in ttirs:
                 info = result.objects.get(object_id)
                 if info is None or info.id != object_id:
                     raise EvidenceError(f"the compiler returned no object {object_id}")
