@@ -80,15 +80,16 @@ def result_of(job: Job, ending: Ending, answer: bytes | None, where: str) -> Job
         return failed(job, "TIMEOUT", message, where, ending.seconds)
     if ending.signal is not None:
         return _signalled(job, ending, where)
-    if ending.exit == EXIT_ERROR and answer:
-        raise _raised(answer, where)
+    error = _raised(answer or b"", where) if ending.exit == EXIT_ERROR else None
+    if error is not None:
+        raise error
     if ending.exit != 0 or answer is None:
         message = f"ended with status {ending.exit} before it answered"
         return _no_answer(job, message, where, ending)
     try:
         result = validate(job, answer)
-    except (ValidationError, ValueError) as error:
-        first = " ".join(str(error).split())[:200]
+    except (ValidationError, ValueError) as invalid:
+        first = " ".join(str(invalid).split())[:200]
         return _no_answer(job, f"gave an answer that is not valid: {first}", where, ending)
     return result
 
@@ -179,12 +180,13 @@ def _no_answer(job: Job, message: str, where: str, ending: Ending) -> JobResult:
     raise SandboxError(f"a worker {message} (at {where or 'its start'})")
 
 
-def _raised(answer: bytes, where: str) -> KernelsmithError:
+def _raised(answer: bytes, where: str) -> KernelsmithError | None:
+    """What the worker's own code raised, or None if the answer does not say."""
     try:
-        error = json.loads(answer)["error"]
-        kind, message, hint = str(error["kind"]), str(error["message"]), error["hint"]
+        said = json.loads(answer)["error"]
+        kind, message, hint = str(said["kind"]), str(said["message"]), said["hint"]
     except (ValueError, KeyError, TypeError):
-        return SandboxError(f"a worker failed at {where or 'its start'} and did not say why")
+        return None
     hint = hint if isinstance(hint, str) else None
     found = getattr(errors, kind, None)
     if found in (errors.MissingError, errors.InputError, errors.StorageError):

@@ -28,10 +28,12 @@ CPU_SECONDS_SLACK = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one job may use. ``memory_bytes`` is address space beyond what the template has."""
+    """What one job may use. ``memory_bytes`` is address space beyond what the template has;
+    ``file_bytes`` the size of each file it writes."""
 
     memory_bytes: int = 8 << 30
     file_bytes: int = 2 << 30
+    trace_file_bytes: int = 128 << 20
     files: int = 256
 
 
@@ -76,7 +78,8 @@ def confine(kind: JobKind, limits: Limits, *, virtual: int, timeout_s: float) ->
     """
     cpu_s = int(timeout_s * CPU_SECONDS_PER_SECOND) + CPU_SECONDS_SLACK
     _limit(resource.RLIMIT_AS, virtual + limits.memory_bytes)
-    _limit(resource.RLIMIT_FSIZE, limits.file_bytes)
+    file_bytes = limits.trace_file_bytes if kind == "trace" else limits.file_bytes
+    _limit(resource.RLIMIT_FSIZE, file_bytes)
     _limit(resource.RLIMIT_NOFILE, limits.files)
     _limit(resource.RLIMIT_CPU, cpu_s)
     _limit(resource.RLIMIT_CORE, 0)

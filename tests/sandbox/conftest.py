@@ -1,0 +1,76 @@
+"""One front end behind each wall that can stand here, shared by all tests of this folder."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from kernelsmith.errors import MissingError
+from kernelsmith.model import TensorMeta, TraceCall, TraceJob, TraceResult
+from kernelsmith.ports import Sandbox
+from kernelsmith.sandbox.choose import choose
+from kernelsmith.sandbox.client import SpoolWorker
+
+WALLS = ("bubblewrap", "process")
+LIMITS = {"memory_bytes": 4 << 30, "trace_file_bytes": 1 << 20}
+SMALL = TensorMeta(shape=(4, 8), strides=(8, 1), dtype="float32")
+HEADER = "import torch, triton\nimport triton.language as tl\n"
+
+
+def job_of(source: str, *, timeout_s: float = 20.0) -> TraceJob:
+    """A job that calls ``forward(x)`` of a module."""
+    call = TraceCall(key="the call", entry="forward", args=(("x", SMALL),), num_programs=1)
+    return TraceJob(
+        source=HEADER + source,
+        entries=("forward",),
+        calls=(call,),
+        device="cpu",
+        timeout_s=timeout_s,
+    )
+
+
+class Walls:
+    """Sandboxes by name; a wall that cannot stand here skips the test by name."""
+
+    def __init__(self) -> None:
+        self.sandboxes: dict[str, Sandbox] = {}
+        self.workers: dict[str, SpoolWorker] = {}
+        self.missing: dict[str, str] = {}
+        for name in WALLS:
+            try:
+                sandbox = choose(name, trusted_origin=True, limits=LIMITS)
+            except MissingError as error:
+                self.missing[name] = error.message
+                continue
+            self.sandboxes[name] = sandbox
+            self.workers[name] = sandbox.start("frontend")
+
+    def worker(self, name: str) -> SpoolWorker:
+        if name in self.missing:
+            pytest.skip(f"{name}: {self.missing[name]}")
+        return self.workers[name]
+
+    def sandbox_of(self, worker: SpoolWorker) -> Sandbox:
+        return next(self.sandboxes[name] for name in WALLS if self.workers.get(name) is worker)
+
+    def close(self) -> None:
+        for sandbox in self.sandboxes.values():
+            sandbox.close()
+
+
+@pytest.fixture(scope="session")
+def walls() -> Iterator[Walls]:
+    found = Walls()
+    yield found
+    found.close()
+
+
+@pytest.fixture(params=WALLS)
+def frontend(request: pytest.FixtureRequest, walls: Walls) -> SpoolWorker:
+    return walls.worker(request.param)
+
+
+def submit(worker: SpoolWorker, source: str, *, timeout_s: float = 20.0) -> TraceResult:
+    reply = worker.submit(job_of(source, timeout_s=timeout_s))
+    reply.close()
+    assert isinstance(reply.result, TraceResult)
+    return reply.result
