@@ -322,6 +322,8 @@ def _result_types(name: str, types: list[str], operands: tuple[Value, ...], coun
         return [operands[1].ty]
     if name == "tt.addptr":
         return [operands[0].ty]
+    if name == "tt.unsplat":
+        return [Ty(operands[0].ty.elem, (), operands[0].ty.pointee)]
     if name == "tt.split":
         return [parse_type(types[-1])] * 2
     if name in ("arith.mului_extended", "arith.mulsi_extended"):
