@@ -77,8 +77,8 @@ class Setup:
     budget: Budget
     before: Before
     interrupts: Interrupts
-    report: Callable[[Happening], None]
     started_s: float
+    report: Callable[[Happening], None] = lambda happening: None
     first: Mapping[str, Candidate] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
 

@@ -74,8 +74,8 @@ class Judged(Protocol):
 class Device(Protocol):
     """What compiles and runs TTIR."""
 
-    name: str
-
+    @property
+    def name(self) -> str: ...
     def describe(self) -> dict[str, Any]:
         """JSON-able facts that belong to the epoch: device, compiler versions, flags, CPU."""
 

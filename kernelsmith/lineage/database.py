@@ -1,5 +1,6 @@
 """Opening, creating and upgrading ``runs.db``; what SQLite's errors mean to a person."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -63,12 +64,10 @@ def open_for_writing(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Data
         StorageError: disk full.
     """
     path = path.expanduser()
+    if not path.exists():
+        can_create(path)
     if path.is_dir():
         raise DatabaseError(f"database {path} is a folder", hint=_OTHER_HINT)
-    if not path.parent.is_dir():
-        raise DatabaseError(
-            f"database {path}: the folder {path.parent} does not exist", hint=_OTHER_HINT
-        )
     with explained(path):
         connection = _connect(path, "mode=rwc", busy_timeout_s)
         try:
@@ -81,6 +80,22 @@ def open_for_writing(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Data
             connection.close()
             raise
     return Database(path=path, connection=connection, writable=True)
+
+
+def can_create(path: Path) -> None:
+    """Asks for a place where a lineage could be made, without making one.
+
+    Raises:
+        DatabaseError: the folder is missing or cannot be written.
+    """
+    folder = path.expanduser().absolute().parent
+    if not folder.is_dir():
+        raise DatabaseError(f"database {path}: no folder {folder}", hint=_OTHER_HINT)
+    if not os.access(folder, os.W_OK):
+        raise DatabaseError(
+            f"database {path}: the folder {folder} is read-only",
+            hint="give yourself write access to the folder, or " + _OTHER_HINT,
+        )
 
 
 def open_for_reading(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Database:

@@ -154,7 +154,10 @@ class Retiming(Base):
     evidence: Mapped[str] = mapped_column(ForeignKey("blobs.hash"))
     elapsed_s: Mapped[float]
     timed_at: Mapped[str]
-    __table_args__ = (Index("ix_retimings_run", "run_id", "task", "step"),)
+    __table_args__ = (
+        Index("ix_retimings_run", "run_id", "task", "step"),
+        Index("ix_retimings_record", "record"),
+    )
 
 
 class TimingSession(Base):

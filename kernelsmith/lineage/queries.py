@@ -39,6 +39,12 @@ def find_run(connection: Connection, prefix: str) -> str:
     return _only(found, prefix, "run", "`kernelsmith runs` lists them")
 
 
+def candidate_ids(connection: Connection, prefix: str) -> list[str]:
+    """Ids of candidates that begin with ``prefix``, each once."""
+    query = select(CandidateRow.id).where(*_starts(CandidateRow.id, prefix)).distinct()
+    return list(connection.execute(query.order_by(CandidateRow.id)).scalars())
+
+
 def find_candidate(connection: Connection, prefix: str, run_id: str | None = None) -> str:
     """The record of the one candidate that ``prefix`` names ("latest": the latest run's newest);
     where several runs hold it, the newest run's, unless ``run_id`` names one.

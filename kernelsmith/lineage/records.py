@@ -12,7 +12,7 @@ from typing import Any
 
 import zstandard
 
-from kernelsmith.errors import EvidenceError
+from kernelsmith.errors import DatabaseError, EvidenceError
 
 ZSTD_LEVEL = 6
 MAX_BLOB_BYTES = 1 << 30
@@ -88,6 +88,11 @@ def decompress(data: bytes) -> bytes:
     """Inverse of :func:`compress`.
 
     Raises:
-        zstandard.ZstdError: when the frame is damaged.
+        DatabaseError: when the frame is damaged.
     """
-    return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_BLOB_BYTES)
+    try:
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_BLOB_BYTES)
+    except (zstandard.ZstdError, TypeError) as error:
+        raise DatabaseError(
+            f"a blob of the database is damaged: {error}", hint="`kernelsmith lineage verify`"
+        ) from error

@@ -38,7 +38,8 @@ class TaskStanding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStanding:
-    """A run as it stands. ``last``: its latest of ``LIFE``; ``process``: who ran it last;
+    """A run as it stands. ``last``: its latest of ``LIFE``; ``began``: of its latest start or
+    resume, who ran it (``process``) and its limits;
     ``elapsed_s``: active time."""
 
     id: str
@@ -47,7 +48,7 @@ class RunStanding:
     proposer: str
     last: str
     last_payload: Mapping[str, Any]
-    process: Mapping[str, Any]
+    began: Mapping[str, Any]
     elapsed_s: float
     stop_requested: bool
     tasks: tuple[TaskStanding, ...]
@@ -69,7 +70,7 @@ def run_standing(connection: Connection, run_id: str) -> RunStanding:
         proposer=row["proposer"],
         last=life[0].kind,
         last_payload=json.loads(life[0].payload),
-        process=began[0]["process"],
+        began=began[0],
         elapsed_s=_elapsed_s(connection, run_id),
         stop_requested=_stop_requested(connection, run_id),
         tasks=tuple(_task(connection, run_id, task, seed) for task, seed in row["seeds"].items()),

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import zstandard
 from sqlalchemy import Connection, Table, select
 
+from kernelsmith.errors import DatabaseError
 from kernelsmith.lineage import records
 from kernelsmith.lineage.models import Base, Blob, CandidateRow, Parent, Step
 from kernelsmith.lineage.writers import candidate_record
@@ -27,6 +27,12 @@ class Finding:
     problem: str
     step: int | None = None
 
+    def line(self) -> str:
+        """For people: ``verdicts 019a…: edited (recorded in step 12)``."""
+        key = ", ".join(str(part) for part in self.key)
+        place = "" if self.step is None else f" (recorded in step {self.step})"
+        return f"{self.table} {key}: {self.problem}{place}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
@@ -38,11 +44,15 @@ class Report:
     findings: tuple[Finding, ...]
 
 
-def verify(connection: Connection) -> Report:
-    """Checks the chain of steps, every row against its step, and every blob and record hash."""
+def verify(connection: Connection, noted_head: str | None = None) -> Report:
+    """Checks the chain of steps, every row against its step, and every blob and record hash.
+
+    Args:
+        noted_head: a head (or its beginning) that was noted before: one of the steps must have it.
+    """
     findings: list[Finding] = []
     expected: dict[str, dict[tuple[Any, ...], tuple[str, int]]] = {}
-    head, steps = "", 0
+    head, steps, noted = "", 0, noted_head is None
     for step in connection.execute(select(Step).order_by(Step.seq)):
         steps += 1
         if step.seq != steps:
@@ -54,8 +64,12 @@ def verify(connection: Connection) -> Report:
         ):
             findings.append(Finding(table="steps", key=(step.seq,), problem="edited"))
         head = step.digest
+        noted = noted or head.startswith(noted_head or "")
         for table, key, digest in json.loads(step.manifest):
             expected.setdefault(table, {})[tuple(key)] = (digest, step.seq)
+    if not noted:
+        problem = "no step has this digest: newer steps were cut off, or all were rewritten"
+        findings.append(Finding(table="steps", key=(noted_head,), problem=problem))
     count = 0
     for name, table in Base.metadata.tables.items():
         if name != "steps":
@@ -92,7 +106,7 @@ def _check_blobs(connection: Connection) -> Iterator[Finding]:
     for name, packed in connection.execute(select(Blob.hash, Blob.zstd)):
         try:
             good = records.sha256(records.decompress(packed)) == name
-        except zstandard.ZstdError:
+        except DatabaseError:
             good = False
         if not good:
             yield Finding(table="blobs", key=(name,), problem="its bytes do not have its hash")

@@ -195,6 +195,8 @@ def candidate_record(values: Mapping[str, Any], parents: list[str]) -> str:
 
 
 def _add_candidate(writer: StepWriter, candidate: Candidate, normal_hash: str) -> str:
+    if candidate.id != records.sha256(candidate.source)[:16]:
+        raise InfrastructureError(f"candidate id {candidate.id} is not the hash of its source")
     parents = [record_of(writer, candidate.task, parent) for parent in candidate.parents]
     last = writer.connection.execute(
         select(func.max(CandidateRow.position)).where(

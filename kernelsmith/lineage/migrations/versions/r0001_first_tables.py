@@ -152,6 +152,7 @@ def _timings() -> None:
         _real("elapsed_s"),
         _text("timed_at"),
     )
+    op.create_index("ix_retimings_record", "retimings", ["record"])
     op.create_index("ix_retimings_run", "retimings", ["run_id", "task", "step"])
 
 

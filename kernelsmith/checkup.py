@@ -1,0 +1,196 @@
+"""What ``doctor`` looks at: Python, packages, device, sandbox, proposer, database, tasks."""
+
+import secrets
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelsmith.errors import DatabaseError, KernelsmithError, MissingError
+from kernelsmith.wiring import Wiring, versions
+
+TRITON_RANGE = ((3, 6), (3, 10))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at. ``detail`` says what will be used or what is wrong."""
+
+    name: str
+    ok: bool
+    detail: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkup:
+    """Everything that was looked at. ``gate``: the self-proof, summed over tasks."""
+
+    ok: bool
+    device: dict[str, Any] | None
+    sandbox: dict[str, Any] | None
+    proposer: str
+    tasks: tuple[str, ...]
+    checks: tuple[Check, ...]
+    gate: dict[str, Any] | None
+
+
+def examine(
+    wiring: Wiring,
+    *,
+    device: str,
+    sandbox: str,
+    proposer: str,
+    task_folders: tuple[Path, ...],
+    db: Path,
+    gate: bool,
+) -> Checkup:
+    """Looks at everything a run needs; writes nothing.
+
+    Raises:
+        EvidenceError: ``gate`` was asked for and the gate failed its proof.
+    """
+    with ExitStack() as stack:
+        facts: dict[str, Any] = {}
+
+        def see_device() -> str:
+            facts["device"] = wiring.device(wiring.device_name(device)).describe()
+            return _line(facts["device"])
+
+        def see_sandbox() -> str:
+            box = wiring.sandbox(sandbox, True)
+            stack.callback(box.close)
+            facts["sandbox"] = box.describe()
+            facts["box"] = box
+            return _line(facts["sandbox"])
+
+        def see_proposer() -> str:
+            return str(wiring.proposer(proposer, 0).name)
+
+        names, tasks_check = _see_tasks(wiring, task_folders)
+        checks = [
+            _look("python", _see_python),
+            _look("packages", _see_packages),
+            _look("device", see_device),
+            _look("sandbox", see_sandbox),
+            _look("proposer", see_proposer),
+            _look("database", lambda: _see_database(db)),
+            tasks_check,
+        ]
+        ok = all(check.ok for check in checks)
+        proof = None
+        if gate and ok:
+            proof = _prove(wiring, names, device, task_folders, facts["box"], stack)
+    return Checkup(
+        ok=ok,
+        device=facts.get("device"),
+        sandbox=facts.get("sandbox"),
+        proposer=proposer,
+        tasks=names,
+        checks=tuple(checks),
+        gate=proof,
+    )
+
+
+def fields(report: Checkup) -> dict[str, Any]:
+    """The JSON contract of ``doctor``."""
+    found = {
+        "ok": report.ok,
+        "device": report.device,
+        "sandbox": report.sandbox,
+        "proposer": report.proposer,
+        "checks": list(report.checks),
+    }
+    return found if report.gate is None else {**found, "gate": report.gate}
+
+
+def _look(name: str, see: Callable[[], str]) -> Check:
+    try:
+        return Check(name=name, ok=True, detail=see())
+    except KernelsmithError as error:
+        return Check(name=name, ok=False, detail=error.message, hint=error.hint or "")
+
+
+def _see_python() -> str:
+    return f"{sys.version.split()[0]} on {sys.platform}"
+
+
+def _see_packages() -> str:
+    found = versions()
+    missing = [name for name, version in found.items() if version == "missing"]
+    if missing:
+        raise MissingError(f"not installed: {', '.join(missing)}", hint="`make setup`")
+    numbers = tuple(int(part) for part in found["triton"].split(".")[:2])
+    low, below = TRITON_RANGE
+    if not low <= numbers < below:
+        raise MissingError(
+            f"triton {found['triton']} is not supported",
+            hint="3.6.0, 3.7.1 and 3.9.0 are tested: `pip install triton==3.7.1`",
+        )
+    return ", ".join(f"{name} {version}" for name, version in found.items())
+
+
+def _see_database(db: Path) -> str:
+    from kernelsmith.lineage import queries
+    from kernelsmith.lineage.database import can_create, open_for_reading
+
+    if not db.exists():
+        can_create(db)
+        return f"{db} (the first run makes it)"
+    try:
+        database = open_for_reading(db)
+    except DatabaseError as error:
+        if "holds no runs" in error.message:
+            return f"{db} (empty)"
+        raise
+    try:
+        with database.reading() as connection:
+            count = len(queries.run_ids(connection))
+    finally:
+        database.close()
+    return f"{db} ({count} run{'' if count == 1 else 's'})"
+
+
+def _see_tasks(wiring: Wiring, folders: tuple[Path, ...]) -> tuple[tuple[str, ...], Check]:
+    try:
+        found = wiring.list_tasks(folders)
+    except KernelsmithError as error:
+        return (), Check(name="tasks", ok=False, detail=error.message, hint=error.hint or "")
+    good = tuple(each.name for each in found if not each.problem)
+    bad = [f"{each.name}: {each.problem}" for each in found if each.problem]
+    if bad or not good:
+        return good, Check(name="tasks", ok=False, detail="; ".join(bad) or "there are none")
+    return good, Check(name="tasks", ok=True, detail=", ".join(good))
+
+
+def _prove(
+    wiring: Wiring,
+    names: tuple[str, ...],
+    device: str,
+    folders: tuple[Path, ...],
+    sandbox: Any,
+    stack: ExitStack,
+) -> dict[str, Any]:
+    total: dict[str, Any] = {
+        "cheats": {"tried": 0, "rejected": 0},
+        "mutants": {"tried": 0, "rejected": 0},
+        "seed": "pass",
+    }
+    device_name = wiring.device_name(device)
+    for name in names:
+        task = wiring.load_task(name, device_name, folders)
+        judge = wiring.judge(task, wiring.device(device_name), sandbox, secrets.randbits(128))
+        stack.callback(judge.close)
+        proof = wiring.prove(judge)
+        for kind in ("cheats", "mutants"):
+            for count in ("tried", "rejected"):
+                total[kind][count] += proof[kind][count]
+    return total
+
+
+def _line(facts: dict[str, Any]) -> str:
+    """The plain values of a description, on one line."""
+    plain = [f"{k} {v}" for k, v in facts.items() if isinstance(v, str | int | float)]
+    return ", ".join(plain)

@@ -1,0 +1,113 @@
+"""Progress of a run on stderr: a live table on a terminal, else one line an event."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kernelsmith.cli import printing
+from kernelsmith.loop import Happening
+from kernelsmith.model import Verdict
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+
+@contextmanager
+def progress(device: str, proposer: str) -> Iterator[Callable[[Happening], None]]:
+    """Gives the ``report`` that a loop calls."""
+    console = printing.err()
+    if not console.is_terminal:
+        yield lambda happening: _print_line(console, happening, device)
+        return
+    from rich.live import Live
+
+    with Live(console=console, refresh_per_second=2, transient=True) as live:
+
+        def report(happening: Happening) -> None:
+            if happening.kind != "proposed" and not _is_dull(happening):
+                _print_line(live.console, happening, device)
+            live.update(_table(happening, device, proposer))
+
+        yield report
+
+
+def _is_dull(happening: Happening) -> bool:
+    """On a terminal the table counts rejections; they need no line each."""
+    verdict = happening.verdict
+    return happening.kind == "duplicate" or (verdict is not None and not verdict.accepted)
+
+
+def _print_line(console: "Console", happening: Happening, device: str) -> None:
+    words = _words(happening, device)
+    if words:
+        stamp = printing.duration(happening.elapsed_s)
+        console.print(f"{stamp:>7}  {happening.task}  {words}", markup=False)
+
+
+def _words(happening: Happening, device: str) -> str:
+    name = happening.candidate.id if happening.candidate else ""
+    if happening.kind == "judged" and happening.verdict is not None:
+        return f"{name}  {_verdict_words(happening.verdict, device)}"
+    if happening.kind == "duplicate":
+        return f"{name}  dropped: {happening.note}"
+    if happening.kind == "set_aside":
+        return f"{name}  set aside, the machine failed on it twice: {happening.note}"
+    if happening.kind == "retiming":
+        return f"{name}  timing the winner against the seed, 20 sessions …"
+    if happening.kind == "retimed":
+        here = next(each for each in happening.tasks if each.task == happening.task)
+        return (
+            f"{name}  {printing.gain_line(here.retimed)}"
+            if here.retimed
+            else (
+                f"{name}  is not faster than the seed when timed against it; its ancestor is next"
+            )
+        )
+    if happening.kind == "exploring_done":
+        return f"exploring ends: {REASONS[happening.note]}"
+    return ""
+
+
+REASONS = {
+    "time": "the time is needed for the final timing",
+    "candidates": "the number of candidates is reached",
+    "exhausted": "the proposer has nothing left to try",
+    "stop": "someone asked it to stop",
+}
+
+
+def _verdict_words(verdict: Verdict, device: str) -> str:
+    seconds = sum(check.seconds for check in verdict.checks)
+    words = printing.status_words(verdict.status, device)
+    failing = next((check for check in verdict.checks if check.status == "fail"), None)
+    if failing is not None:
+        words += f" at {failing.name}: {failing.message}"
+    elif verdict.gain is not None:
+        gain = verdict.gain
+        words += f" {printing.times(gain.geomean)} over {gain.against}"
+    return f"{words} ({seconds:.1f} s)"
+
+
+def _table(happening: Happening, device: str, proposer: str) -> "Table":
+    from rich.table import Table
+
+    spend = "no model, no spend" if proposer == "search" else ""
+    title = (
+        f"{printing.duration(happening.elapsed_s)} gone, "
+        f"{printing.duration(happening.left_s)} left · {spend}"
+    )
+    table = Table(title=title, title_justify="left")
+    for column in ("task", "judged", "per hour", "accepted", "dropped", "best so far (estimate)"):
+        table.add_column(column, justify="left" if column == "task" else "right")
+    for each in happening.tasks:
+        best = printing.gain_line(each.retimed) if each.retimed else printing.times(each.estimate)
+        table.add_row(
+            each.task,
+            str(each.judged),
+            f"{each.judged * 3600 / max(happening.elapsed_s, 1.0):.0f}",
+            str(each.accepted),
+            str(each.duplicates),
+            best if each.accepted else "the seed stands",
+        )
+    return table

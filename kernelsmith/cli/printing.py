@@ -1,0 +1,84 @@
+"""Consoles, JSON documents and how numbers are shown to people."""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kernelsmith.model import Gain
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+
+def out() -> "Console":
+    """The console of results: stdout."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True)
+
+
+def err() -> "Console":
+    """The console of progress: stderr."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def table(columns: tuple[str, ...], right: tuple[str, ...] = ()) -> "Table":
+    """An empty table whose cells are never cut: ids are there to be copied."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    made = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", no_wrap=True)
+    return made
+
+
+def document(name: str, fields: Mapping[str, Any]) -> None:
+    """Prints the one JSON document of a command on stdout; ``schema`` comes first."""
+    from kernelsmith.lineage.records import plain
+
+    json.dump({"schema": f"kernelsmith.{name}/1", **plain(fields)}, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+def times(gain: float | None) -> str:
+    """A gain as people say it: ``1.24x``."""
+    return "–" if gain is None else f"{gain:.3f}x"
+
+
+def gain_line(gain: Gain | None) -> str:
+    """A gain with its interval: ``1.240x (1.228 to 1.251, 20 sessions)``."""
+    if gain is None:
+        return "–"
+    return f"{times(gain.geomean)} ({gain.low:.3f} to {gain.high:.3f}, {gain.sessions} sessions)"
+
+
+def gain_fields(gain: Gain | None) -> dict[str, Any] | None:
+    """A gain in the JSON contract."""
+    if gain is None:
+        return None
+    return {
+        "geomean": gain.geomean,
+        "low": gain.low,
+        "high": gain.high,
+        "sessions": gain.sessions,
+        "against": gain.against,
+        "cases": [{"case": c.case, "path": c.path, "gain": c.gain} for c in gain.cases],
+    }
+
+
+def duration(seconds: float) -> str:
+    """``1:02:03``, ``4:05``."""
+    whole = int(seconds)
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def status_words(status: str, device: str) -> str:
+    """``accepted (cpu)``: a verdict is about the device it was reached on."""
+    return f"accepted ({device})" if status == "ACCEPTED" else status

@@ -1,0 +1,205 @@
+"""Commands that judge: ``run``, ``resume``, ``stop``, ``gate``."""
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kernelsmith import config
+from kernelsmith.cli import options, printing
+from kernelsmith.errors import InputError, KernelsmithError
+
+if TYPE_CHECKING:
+    from kernelsmith import loop
+    from kernelsmith.interrupts import Interrupts
+
+EXIT_REJECTED = 1
+EXIT_INTERRUPTED = 130
+
+
+def run(
+    context: typer.Context,
+    tasks: Annotated[list[str], typer.Argument(metavar="TASK...", help="What to make faster.")],
+    proposer: Annotated[
+        str | None, typer.Option(help="Who proposes: search (needs no model).")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    sandbox: Annotated[
+        str | None, typer.Option(help="auto, docker, bubblewrap or process.")
+    ] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(help="When to end, final timing included: 90s, 5m, 8h.")
+    ] = None,
+    max_candidates: Annotated[
+        int | None, typer.Option(min=1, help="Judge at most this many.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="The proposer's seed; drawn when not given.")
+    ] = None,
+    first: Annotated[
+        str | None,
+        typer.Option("--from", help="Candidate id or file to begin with; it is judged first."),
+    ] = None,
+    task_folders: options.TaskFolders = None,
+    db: options.Database = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Make kernels faster: propose, judge, record."""
+    from kernelsmith import startup
+
+    settings = config.load()
+    request = startup.Request(
+        tasks=tuple(tasks),
+        proposer=proposer or settings.proposer,
+        device=device or settings.device,
+        sandbox=sandbox or settings.sandbox,
+        time_limit_s=config.seconds(time_limit or settings.time_limit),
+        max_candidates=max_candidates,
+        seed=seed,
+        first=first,
+        task_folders=options.folders(task_folders, settings),
+        db=db or settings.db,
+    )
+
+    def open_run(interrupts: "Interrupts") -> "AbstractContextManager[loop.Setup]":
+        return startup.new_run(context.obj, request, interrupts, _notice)
+
+    _drive(open_run, request.db, as_json)
+
+
+def resume(
+    context: typer.Context,
+    run_id: options.RunId,
+    time_limit: Annotated[
+        str | None, typer.Option(help="This much more time; else what was left.")
+    ] = None,
+    max_candidates: Annotated[
+        int | None, typer.Option(min=1, help="This many more; else what was left.")
+    ] = None,
+    db: options.Database = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Go on with a run where its record ends."""
+    from kernelsmith import startup
+
+    path = db or config.load().db
+    more_s = None if time_limit is None else config.seconds(time_limit)
+
+    def open_run(interrupts: "Interrupts") -> "AbstractContextManager[loop.Setup]":
+        return startup.resumed_run(
+            context.obj, path, run_id, more_s, max_candidates, interrupts, _notice
+        )
+
+    _drive(open_run, path, as_json)
+
+
+def stop(run_id: options.RunId, db: options.Database = None) -> None:
+    """Ask a running run to end at its next candidate."""
+    from kernelsmith.cli.standing import state_of
+    from kernelsmith.lineage import queries, standings
+    from kernelsmith.lineage.database import open_for_reading
+    from kernelsmith.lineage.store import open_store
+
+    path = db or config.load().db
+    open_for_reading(path).close()  # never creates one
+    store = open_store(path)
+    try:
+        with store.database.reading() as connection:
+            name = queries.find_run(connection, run_id)
+            state = state_of(standings.run_standing(connection, name))
+        if state not in ("running", "stopping"):
+            raise InputError(f"run {name} is {state}, not running", hint="`kernelsmith runs`")
+        store.append(name, "stop_requested", {})
+    finally:
+        store.close()
+    print(f"asked run {name} to stop; it ends at its next candidate and times its winners")
+
+
+def gate(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A rewrite of the seed.")],
+    task: Annotated[str, typer.Option(help="The task it is a rewrite for.")],
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    sandbox: Annotated[
+        str | None, typer.Option(help="auto, docker, bubblewrap or process.")
+    ] = None,
+    task_folders: options.TaskFolders = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Judge one file against its task's seed."""
+    from kernelsmith import startup
+    from kernelsmith.cli import verdicts
+
+    settings = config.load()
+    chosen = startup.Single(
+        file=file,
+        task=task,
+        device=device or settings.device,
+        sandbox=sandbox or settings.sandbox,
+        task_folders=options.folders(task_folders, settings),
+    )
+    verdict = startup.judge_file(context.obj, chosen)
+    if as_json:
+        printing.document("verdict", verdicts.verdict_fields(verdict))
+    else:
+        verdicts.show_verdict(verdict)
+    if not verdict.accepted:
+        raise typer.Exit(EXIT_REJECTED)
+
+
+def _drive(
+    open_run: "Callable[[Interrupts], AbstractContextManager[loop.Setup]]",
+    db: Path,
+    as_json: bool,
+) -> None:
+    """Runs the loop with its display, then says how it ended."""
+    from kernelsmith import loop
+    from kernelsmith.cli import display
+    from kernelsmith.interrupts import listening
+
+    run_id, code = "", 0
+    with listening() as interrupts:
+        try:
+            with open_run(interrupts) as setup:
+                run_id, device = setup.run_id, setup.tasks[0].device
+                _notice(f"run {run_id} is on record in {db}")
+                with display.progress(device, setup.proposer.name) as report:
+                    loop.run(replace(setup, report=report))
+        except KeyboardInterrupt:
+            code = EXIT_INTERRUPTED
+        except KernelsmithError:
+            if run_id:
+                _notice(f"the run broke off; to go on: kernelsmith resume {run_id}")
+            raise
+    if not run_id:
+        _notice("interrupted before the run began: nothing is on record")
+        raise typer.Exit(code)
+    _say_how_it_ended(db, run_id, as_json)
+    if code:
+        _notice(f"interrupted; all verdicts are on record. To go on: kernelsmith resume {run_id}")
+        raise typer.Exit(code)
+
+
+def _say_how_it_ended(db: Path, run_id: str, as_json: bool) -> None:
+    from kernelsmith.cli.standing import run_fields, summary
+    from kernelsmith.lineage.database import open_for_reading
+    from kernelsmith.lineage.standings import run_standing
+
+    database = open_for_reading(db)
+    try:
+        with database.reading() as connection:
+            standing = run_standing(connection, run_id)
+    finally:
+        database.close()
+    if as_json:
+        printing.document("runs", {"runs": [run_fields(standing)]})
+    else:
+        summary(standing)
+
+
+def _notice(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

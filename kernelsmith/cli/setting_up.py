@@ -1,0 +1,169 @@
+"""Commands before a run: ``doctor`` and ``tasks``."""
+
+from typing import Annotated, Any
+
+import typer
+
+from kernelsmith import config
+from kernelsmith.cli import options, printing
+from kernelsmith.errors import TaskError
+
+EXIT_MISSING = 3
+
+
+def doctor(
+    context: typer.Context,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="Also run the gate's proof of itself.")
+    ] = False,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    sandbox: Annotated[
+        str | None, typer.Option(help="auto, docker, bubblewrap or process.")
+    ] = None,
+    task_folders: options.TaskFolders = None,
+    db: options.Database = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """What is here, what will be used, what is missing."""
+    from kernelsmith import checkup
+
+    settings = config.load()
+    report = checkup.examine(
+        context.obj,
+        device=device or settings.device,
+        sandbox=sandbox or settings.sandbox,
+        proposer=settings.proposer,
+        task_folders=options.folders(task_folders, settings),
+        db=db or settings.db,
+        gate=gate,
+    )
+    if as_json:
+        printing.document("doctor", checkup.fields(report))
+    else:
+        _show(report)
+    if not report.ok:
+        raise typer.Exit(EXIT_MISSING)
+
+
+def _show(report: Any) -> None:
+    console = printing.out()
+    for check in report.checks:
+        mark, colour = ("✓", "green") if check.ok else ("✗", "red")
+        console.print(f"{mark} {check.name:<10} {check.detail}", style=colour, markup=False)
+        if check.hint:
+            console.print(f"    hint: {check.hint}", markup=False)
+    if report.gate is not None:
+        proof = report.gate
+        words = ", ".join(
+            f"{proof[kind]['rejected']} of {proof[kind]['tried']} {kind} rejected"
+            for kind in ("cheats", "mutants")
+        )
+        console.print(f"✓ {'gate':<10} {words}, seed: {proof['seed']}", style="green", markup=False)
+    words = "ready: kernelsmith run " if report.ok else "not ready"
+    console.print(words + (" ".join(report.tasks) if report.ok else ""), markup=False)
+
+
+def tasks_app() -> typer.Typer:
+    """The group ``tasks``; alone it lists."""
+    app = typer.Typer(help="What can be made faster.", invoke_without_command=True)
+    app.callback()(_tasks)
+    app.command("list")(list_tasks)
+    app.command("show")(show_task)
+    app.command("check")(check_tasks)
+    return app
+
+
+def _tasks(
+    context: typer.Context,
+    task_folders: options.TaskFolders = None,
+    as_json: options.AsJson = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        list_tasks(context, task_folders, as_json)
+
+
+def list_tasks(
+    context: typer.Context,
+    task_folders: options.TaskFolders = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """All tasks, with those that do not load."""
+    found = context.obj.list_tasks(options.folders(task_folders, config.load()))
+    if as_json:
+        fields = [
+            {
+                "task": each.name,
+                "path": each.path.as_posix(),
+                "shipped": each.shipped,
+                "summary": each.summary,
+                "cases": dict(each.cases),
+                "problem": each.problem or None,
+            }
+            for each in found
+        ]
+        printing.document("tasks", {"tasks": fields})
+        return
+    console = printing.out()
+    for each in found:
+        if each.problem:
+            console.print(f"{each.name:<12} {each.problem}", style="red", markup=False)
+            continue
+        cases = ", ".join(f"{count} on {device}" for device, count in each.cases)
+        console.print(f"{each.name:<12} {each.summary} (cases: {cases})", markup=False)
+
+
+def show_task(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="TASK")],
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    task_folders: options.TaskFolders = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """A task's entries, outputs, cases and seed."""
+    folders = options.folders(task_folders, config.load())
+    wiring = context.obj
+    task = wiring.load_task(name, wiring.device_name(device), folders)
+    if as_json:
+        printing.document("task", {"task": task})
+        return
+    console = printing.out()
+    console.print(f"{task.name}  {task.summary}  (on {task.device})", markup=False)
+    lo, hi = task.token_range
+    console.print(f"tokens {task.token_dim} from {lo} to {hi}", markup=False)
+    console.print(
+        f"a winner is over {task.min_gain:.0%} faster, no case over {task.max_regress:.0%} slower",
+        markup=False,
+    )
+    for call in task.calls:
+        outputs = ", ".join(f"{each.name} ({each.cls})" for each in call.outputs)
+        words = f"  {call.path:<6} {call.name:<16} {call.entry} → {outputs}"
+        console.print(words, markup=False)
+    timed = [case for case in task.cases if case.weight > 0]
+    console.print(f"{len(task.cases)} cases, {len(timed)} of them timed:", markup=False)
+    for case in timed:
+        console.print(f"  {case.weight:5.3f}  {case.id}  {case.role}", markup=False)
+
+
+def check_tasks(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="TASK...", help="All when none is named.")
+    ] = None,
+    task_folders: options.TaskFolders = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Read tasks and say what is wrong with them, without running anything."""
+    from kernelsmith import catalog
+
+    folders = options.folders(task_folders, config.load())
+    found = {name: catalog.check_task(name, folders) for name in names or catalog.tasks(folders)}
+    broken = [name for name, findings in found.items() if any(f.level == "error" for f in findings)]
+    if as_json:
+        fields = [{"task": name, "findings": findings} for name, findings in found.items()]
+        printing.document("tasks_check", {"ok": not broken, "tasks": fields})
+    else:
+        for name, findings in found.items():
+            for each in findings:
+                hint = f" (hint: {each.hint})" if each.hint else ""
+                print(f"{name}: {each.level}: {each.message}{hint}")
+    if broken:
+        raise TaskError(f"{len(broken)} task(s) with errors: {', '.join(broken)}")

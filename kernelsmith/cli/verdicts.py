@@ -1,0 +1,143 @@
+"""How a verdict is shown: JSON fields of the contract, and lines for people."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from kernelsmith.cli import printing
+from kernelsmith.model import CheckResult, Gain, Verdict
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from kernelsmith.lineage.verdicts import CandidateRecord
+
+MARKS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "unchecked": ("–", "yellow")}
+EVIDENCE_CHARACTERS = 600
+
+
+def verdict_fields(verdict: Verdict) -> dict[str, Any]:
+    """The JSON contract of ``gate`` and of ``show CANDIDATE``."""
+    return {
+        "verdict": "accepted" if verdict.accepted else "rejected",
+        "status": verdict.status,
+        "task": verdict.task,
+        "candidate": verdict.candidate,
+        "epoch": verdict.epoch,
+        "device": verdict.device,
+        "checks": [
+            {
+                "name": check.name,
+                "status": check.status,
+                "seconds": check.seconds,
+                "message": check.message,
+                "evidence": check.evidence,
+            }
+            for check in verdict.checks
+        ],
+        "gain": printing.gain_fields(verdict.gain),
+        "unchecked": list(verdict.unchecked),
+    }
+
+
+def record_fields(found: "CandidateRecord") -> dict[str, Any]:
+    """``show CANDIDATE``: the verdict's fields and what else is on record."""
+    candidate = found.candidate
+    judged: dict[str, Any]
+    if found.verdict is not None:
+        judged = verdict_fields(found.verdict)
+    else:
+        judged = {
+            "verdict": None,
+            "status": _unjudged(found),
+            "task": candidate.task,
+            "candidate": candidate.id,
+        }
+    return {
+        **judged,
+        "run": found.run_id,
+        "record": found.record,
+        "parents": [{"candidate": name, "record": record} for name, record in found.parents],
+        "author": candidate.author,
+        "changes": list(candidate.changes),
+        "note": candidate.note,
+        "proposed_at": found.proposed_at,
+        "judged_at": found.judged_at,
+        "seconds": found.seconds,
+        "raw_sessions": found.raw_sessions,
+        "against_seed": None
+        if found.final is None
+        else {"holds": found.final[0], **(printing.gain_fields(found.final[1]) or {})},
+        "source": candidate.source,
+    }
+
+
+def show_record(found: "CandidateRecord") -> None:
+    """A candidate's record for people."""
+    console = printing.out()
+    candidate = found.candidate
+    console.print(f"candidate  {candidate.id}", markup=False)
+    console.print(f"task       {candidate.task}", markup=False)
+    console.print(f"run        {found.run_id}", markup=False)
+    by = f"{candidate.author}, {found.proposed_at}"
+    console.print(f"author     {by}", markup=False)
+    for name, _ in found.parents:
+        console.print(f"parent     {name}", markup=False)
+    if candidate.changes:
+        console.print(f"changes    {', '.join(candidate.changes)}", markup=False)
+    if candidate.note:
+        console.print(f"note       {candidate.note}", markup=False)
+    if found.verdict is None:
+        console.print(f"verdict    {_unjudged(found)}", markup=False)
+        return
+    show_verdict(found.verdict)
+    if found.final is not None:
+        holds, gain = found.final
+        words = "" if holds else ", which does not hold: an ancestor stands"
+        console.print(f"\nagainst the seed: {printing.gain_line(gain)}{words}", markup=False)
+        _show_cases(console, gain)
+    console.print(f"\n  kernelsmith diff {candidate.id}", markup=False)
+
+
+def show_verdict(verdict: Verdict) -> None:
+    """A verdict for people: each check with its evidence, the gains by case."""
+    console = printing.out()
+    name = str(verdict.device.get("name", ""))
+    words = printing.status_words(verdict.status, name)
+    seconds = sum(check.seconds for check in verdict.checks)
+    console.print(
+        f"verdict    {words}, {seconds:.1f} s, epoch {verdict.epoch}",
+        style="bold green" if verdict.accepted else "bold red",
+        markup=False,
+    )
+    for check in verdict.checks:
+        _show_check(console, check)
+    if verdict.unchecked:
+        console.print(f"unchecked  {', '.join(verdict.unchecked)}", style="yellow", markup=False)
+    if verdict.gain is not None:
+        console.print(
+            f"\nagainst {verdict.gain.against}: {printing.gain_line(verdict.gain)}", markup=False
+        )
+        _show_cases(console, verdict.gain)
+
+
+def _show_check(console: "Console", check: CheckResult) -> None:
+    mark, colour = MARKS[check.status]
+    console.print(f"  {mark} {check.name:<15} {check.seconds:7.2f} s", style=colour, markup=False)
+    if check.message:
+        console.print(f"      {check.message}", markup=False)
+    for key, value in check.evidence.items():
+        text = json.dumps(value, ensure_ascii=False, default=str)
+        if len(text) > EVIDENCE_CHARACTERS:
+            text = f"{text[:EVIDENCE_CHARACTERS]} … (all of it with --json)"
+        console.print(f"      {key}: {text}", style="dim", markup=False)
+
+
+def _show_cases(console: "Console", gain: Gain) -> None:
+    for case in gain.cases:
+        console.print(f"  {printing.times(case.gain):>8}  {case.path:<6} {case.case}", markup=False)
+
+
+def _unjudged(found: "CandidateRecord") -> str:
+    if found.candidate.author == "seed":
+        return "SEED"
+    return "UNJUDGED" if found.set_aside else "WAITING"

@@ -1,0 +1,170 @@
+"""The only place that builds adapters: device, sandbox, gate, proposer, store.
+
+:class:`Wiring` names a builder for each; ``real()`` gives the ones that users get, tests hand in
+others. Each builder imports what it needs when it is called, so that ``--help`` stays quick.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelsmith.errors import InputError, MissingError
+from kernelsmith.model import Candidate, Task
+from kernelsmith.ports import Device, Judge, Proposer, Sandbox
+
+if TYPE_CHECKING:
+    from kernelsmith.catalog import TaskListing
+
+MAX_SOURCE_BYTES = 1 << 18
+PACKAGES = ("kernelsmith-rl", "torch", "triton", "llvmlite", "numpy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """How to build each part. ``sandbox`` takes its name and whether all sources are of trusted
+    origin; ``prove`` takes a judge and raises EvidenceError where the gate fails its own proof."""
+
+    list_tasks: Callable[[Sequence[Path]], "Sequence[TaskListing]"]
+    load_task: Callable[[str, str, Sequence[Path]], Task]
+    device_name: Callable[[str], str]
+    device: Callable[[str], Device]
+    sandbox: Callable[[str, bool], Sandbox]
+    judge: Callable[[Task, Device, Sandbox, int], Judge]
+    prove: Callable[[Any], dict[str, Any]]
+    proposer: Callable[[str, int], Proposer]
+    normal_hash: Callable[[str], str]
+
+
+def real() -> Wiring:
+    """The builders that users get."""
+    return Wiring(
+        list_tasks=_list_tasks,
+        load_task=_load_task,
+        device_name=_device_name,
+        device=_device,
+        sandbox=_sandbox,
+        judge=_judge,
+        prove=_prove,
+        proposer=_proposer,
+        normal_hash=_normal_hash,
+    )
+
+
+def seed_candidate(task: Task) -> Candidate:
+    """A task's seed as the first of its candidates."""
+    return new_candidate(task.seed_source, task.name, (), "seed", "")
+
+
+def new_candidate(
+    source: str, task: str, parents: tuple[str, ...], author: str, note: str
+) -> Candidate:
+    """A candidate of this source, by whoever wrote it."""
+    name = hashlib.sha256(source.encode()).hexdigest()[:16]
+    return Candidate(id=name, task=task, source=source, parents=parents, author=author, note=note)
+
+
+def read_source(path: Path) -> str:
+    """The text of a candidate's file.
+
+    Raises:
+        InputError: it is missing, no file, too large or not UTF-8.
+    """
+    try:
+        if path.stat().st_size > MAX_SOURCE_BYTES:
+            raise InputError(
+                f"{path} has {path.stat().st_size} bytes, a candidate at most {MAX_SOURCE_BYTES}",
+                hint="is this the right file?",
+            )
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", hint="name a file") from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} is not UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}",
+            hint="a candidate is Python source in UTF-8",
+        ) from error
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides a run, as installed."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "missing"
+    return found
+
+
+def _list_tasks(folders: Sequence[Path]) -> Sequence["TaskListing"]:
+    from kernelsmith import catalog
+
+    return catalog.list_tasks(folders)
+
+
+def _load_task(name: str, device: str, folders: Sequence[Path]) -> Task:
+    from kernelsmith import catalog
+
+    return catalog.load_task(name, device, folders)
+
+
+def _device_name(name: str) -> str:
+    from kernelsmith import devices
+
+    if name == "auto":
+        return devices.auto()
+    if name not in devices.names():
+        known = ", ".join(("auto", *devices.names()))
+        raise InputError(f"no device {name!r}", hint=f"devices: {known}")
+    return name
+
+
+def _device(name: str) -> Device:
+    from kernelsmith import devices
+
+    return devices.get(name)
+
+
+def _sandbox(name: str, trusted: bool) -> Sandbox:
+    from kernelsmith.sandbox.choose import choose
+
+    return choose(name, trusted)
+
+
+def _judge(task: Task, device: Device, sandbox: Sandbox, secret_seed: int) -> Judge:
+    from kernelsmith.gate.judge import Gate
+
+    return Gate(task, device, sandbox, secret_seed)
+
+
+def _prove(judge: Any) -> dict[str, Any]:
+    from kernelsmith.gate.proof import prove
+
+    return prove(judge)
+
+
+def _proposer(name: str, seed: int) -> Proposer:
+    known = {"search", "agent"}
+    wanted = [part.strip() for part in name.split(",")]
+    for part in wanted:
+        if part not in known:
+            raise InputError(f"no proposer {part!r}", hint="proposers: search")
+    if "agent" in wanted:
+        raise MissingError(
+            "the agent proposer is not built yet", hint="`--proposer search` needs no model"
+        )
+    from kernelsmith.proposers.search import Search
+
+    return Search(seed)
+
+
+def _normal_hash(source: str) -> str:
+    from kernelsmith.proposers.search import normalised_hash
+
+    try:
+        return normalised_hash(source)
+    except (SyntaxError, ValueError):  # not Python: the gate will say so, the text is its identity
+        return hashlib.sha256(source.encode()).hexdigest()
