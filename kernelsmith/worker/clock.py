@@ -1,11 +1,17 @@
-"""Where and with what a session times: one core, its caches, the monotonic clock."""
+"""Where and with what a session times: one core, its caches, the clock of this thread.
+
+Measured on two cores under a load of 5, identical kernels of 11 and 168 us, 20 sessions each: the
+standard deviation of a session is 25-57 % by the monotonic clock and 0.4-0.6 % by the thread's;
+on an idle machine both give 0.3-0.5 %.
+"""
 
 import contextlib
 import os
 import resource
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter_ns
+from time import perf_counter, perf_counter_ns, process_time, thread_time_ns
 from typing import Any
 
 # Where the system does not say: the L3 of one core complex on common servers.
@@ -60,14 +66,43 @@ def llc_bytes() -> int:
     return min(found or LLC_FALLBACK_BYTES, LLC_CAP_BYTES)
 
 
-def preemptions() -> int:
-    """Times the system has taken the core from this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """Since the process started: times the system took its core, processor time, wall time."""
+
+    preemptions: int
+    processor_s: float
+    wall_s: float
+
+
+def use() -> Use:
+    """Now."""
+    return Use(
+        preemptions=resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw,
+        processor_s=process_time(),
+        wall_s=perf_counter(),
+    )
+
+
+def used_since(before: Use) -> dict[str, Any]:
+    """Facts for the record: how much of the core this process had."""
+    now = use()
+    wall_s = now.wall_s - before.wall_s
+    return {
+        "preemptions": now.preemptions - before.preemptions,
+        "processor_share": round((now.processor_s - before.processor_s) / wall_s, 4),
+        "load_average": round(os.getloadavg()[0], 2),
+    }
 
 
 def time_ns(calls: Sequence[Callable[[], None]]) -> int:
-    """Wall time of making all calls in order, nanoseconds. The loop costs both sides the same."""
-    begin_ns = perf_counter_ns()
+    """Processor time of making all calls in order, nanoseconds. The loop costs both sides alike.
+
+    This thread's time, not the wall's: a kernel here can neither sleep nor start a thread (it
+    makes no system call), so the two agree while the core is its own, and while it is not, the
+    wall's time holds that of whoever took it.
+    """
+    begin_ns = thread_time_ns()
     for call in calls:
         call()
-    return perf_counter_ns() - begin_ns
+    return thread_time_ns() - begin_ns

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +19,9 @@ from kernelsmith.model import CompileJob, CompileResult, ObjectInfo, WorkerFailu
 
 # A text below this many characters compiles faster than a process starts.
 FORK_MIN_TEXT_CHARS = 2000
+# What a faulty lowering raises, or LLVM on text it refuses. The text is then not compiled, as if
+# it held an op that is not lowered; a night does not end because of it. All else is the machine's.
+FAULTS = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 SECOND_ANSWER = "compile-2.json"
 SECOND_PROGRESS = "progress-2"
 
@@ -69,6 +73,13 @@ def _compile_all(
         except CompileError as error:
             place = f" at {error.line}" if error.line else ""
             message = f"{error.op}{place}: {error.message}"
+            return done, {
+                object_id: WorkerFailure(status="COMPILE", message=message, where=object_id)
+            }
+        except FAULTS as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            fault = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+            message = f"the compiler has no answer, which is its own fault: {fault}"
             return done, {
                 object_id: WorkerFailure(status="COMPILE", message=message, where=object_id)
             }

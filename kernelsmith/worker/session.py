@@ -79,7 +79,7 @@ def run(
     begun = time.perf_counter()
     device, draw = launcher.default_device(job.device, device), launcher.default_draw(draw)
     placement = random.Random(job.placement)
-    before = clock.preemptions()
+    before = clock.use()
     facts = clock.pin(placement.randrange)
     llc_bytes = clock.llc_bytes()
     entries = _load(job, folder, device, placement)
@@ -108,12 +108,7 @@ def run(
         if collecting:
             gc.enable()
     del arena
-    facts |= {
-        "llc_bytes": llc_bytes,
-        "preemptions": clock.preemptions() - before,
-        "load_average": os.getloadavg()[0],
-        "pools": pool_facts,
-    }
+    facts |= {"llc_bytes": llc_bytes, "pools": pool_facts, **clock.used_since(before)}
     seconds = time.perf_counter() - begun
     return TimeResult(cases=cases, seconds=seconds, failure=failure, facts=facts)
 
@@ -150,14 +145,23 @@ def _one_case(
         if spec.name in shape.inputs
     }
     warm_picks, cold_picks = session_octets.picks_of(case, session.verify)
-    warm, facts, changed = _one_pool(session, case, shape, images, warm_picks, cold=False)
+    warm_pool = _pool(session, case, shape, images, cold=False)
+    mark = _marker(session, case)
+    each_ns = session_octets.calibrate(warm_pool, case, mark)
+    slots = len(warm_pool.slots)
+    at = session_octets.pace(each_ns, case, slots, cold=False, share=1.0)
+    warm = session_octets.measure(warm_pool, at, session.verify, warm_picks, mark)
+    facts = {"warm_slots": slots, "warm_replays": list(warm.replays)}
+    changed = _changed(warm_pool, case, images)
     cold = None
     if case.cold:
-        cold, cold_facts, cold_changed = _one_pool(
-            session, case, shape, images, cold_picks, cold=True
-        )
-        facts |= cold_facts
-        changed = changed or cold_changed
+        cold_pool = _pool(session, case, shape, images, cold=True)
+        slots = len(cold_pool.slots)
+        share = session_octets.cold_share(len(session.job.cases), case.octets, case.window_ms)
+        at = session_octets.pace(each_ns, case, slots, cold=True, share=share)
+        cold = session_octets.measure(cold_pool, at, session.verify, cold_picks, mark)
+        facts |= {"cold_slots": slots, "cold_replays": list(cold.replays)}
+        changed = changed or _changed(cold_pool, case, images)
     windows = warm.windows_ns + (cold.windows_ns if cold else ())
     times = CaseTimes(
         key=case.key,
@@ -171,25 +175,22 @@ def _one_case(
     return times, facts, changed
 
 
-def _one_pool(
+def _pool(
     session: Session,
     case: TimedCase,
     shape: pools.Shape,
     images: Mapping[str, Bytes],
-    picks: int,
     *,
     cold: bool,
-) -> tuple[Timing, dict[str, Any], Changed | None]:
-    """Times one case in one cache state: (timing, facts, whose replay changed which inputs)."""
+) -> pools.Pool:
     slots = pools.cold_slots(shape, session.llc_bytes) if cold else pools.warm_slots(shape)
     rng = random.Random(session.placement.getrandbits(64))
     base = rng.randrange(BASE_LINES) * buffers.ALIGN_BYTES
-    place = pools.Place(region=session.region, base=base, rng=rng, arena=session.arena)
     whole = slots * (shape.private_bytes + shape.input_bytes)
-    pool = pools.build(
+    return pools.build(
         case,
         shape,
-        place,
+        pools.Place(region=session.region, base=base, rng=rng, arena=session.arena),
         images,
         session.entries,
         session.job.object_of,
@@ -197,15 +198,11 @@ def _one_pool(
         own_inputs=cold,
         sweep=session.sweep if cold and whole < 2 * session.llc_bytes else None,
     )
-    mark = _marker(session, case)
-    count = len(session.job.cases)
-    share = session_octets.cold_share(count, case.octets, case.window_ms) if cold else 1.0
-    pace = session_octets.calibrate(pool, case, mark, cold=cold, share=share)
-    timing = session_octets.measure(pool, pace, session.verify, picks, mark)
-    name = "cold" if cold else "warm"
-    facts = {f"{name}_slots": slots, f"{name}_replays": list(timing.replays)}
+
+
+def _changed(pool: pools.Pool, case: TimedCase, images: Mapping[str, Bytes]) -> Changed | None:
     names = pool.changed_inputs(images, CHECKED_SLOTS)
-    return timing, facts, (_culprit(pool, case, images), names) if names else None
+    return (_culprit(pool, case, images), names) if names else None
 
 
 def _culprit(pool: pools.Pool, case: TimedCase, images: Mapping[str, Bytes]) -> str:

@@ -7,15 +7,17 @@ they never enter inference, the session's median does.
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelsmith.model import TimedCase
 from kernelsmith.numerics import statistics
-from kernelsmith.worker.session_pool import Pool, Side
+from kernelsmith.worker.session_pool import Pool, Side, sides
 
 QUADS: tuple[tuple[Side, ...], ...] = (("a", "b", "b", "a"), ("b", "a", "a", "b"))
-LONG_LAUNCH_NS = 20_000_000
+CALIBRATION_SHARE = 0.1
+# An untimed pass takes no longer than this, but at least one replay.
+LEAD_NS = 1_000_000
 # Both sides get one count of replays when their times differ by no more than this.
 SAME_COUNT_WITHIN = 1.25
 # A session of many cases shortens its cold windows to end in about this time.
@@ -54,39 +56,45 @@ def cold_share(cases: int, octets: int, window_ms: float) -> float:
     return min(1.0, max(COLD_SHARE_MIN, (SESSION_NS / cases - warm_ns) / warm_ns))
 
 
-def calibrate(
-    pool: Pool, case: TimedCase, mark: Callable[[Side], None], *, cold: bool, share: float
+def calibrate(pool: Pool, case: TimedCase, mark: Callable[[Side], None]) -> dict[Side, float]:
+    """Nanoseconds a replay by side, from a few replays; done once a case, on the warm pool."""
+    each_ns: dict[Side, float] = {}
+    for side in sides():
+        mark(side)
+        first_ns = pool.replay(side, 1)[0]
+        again = int(CALIBRATION_SHARE * case.window_ms * 1e6 / max(first_ns, 1))
+        if again:
+            again = min(again, len(pool.slots))
+            first_ns = pool.replay(side, again)[0] // again
+        each_ns[side] = max(first_ns, 1)
+    return each_ns
+
+
+def pace(
+    each_ns: Mapping[Side, float], case: TimedCase, slots: int, *, cold: bool, share: float
 ) -> Pace:
-    """Times a few replays of both sides and sets counts that hold for the whole session.
+    """Counts that hold for all windows of a pool.
 
     Args:
+        each_ns: from :func:`calibrate`.
+        slots: of the pool.
         share: length of a window by ``case.window_ms``.
     """
     window_ns = case.window_ms * 1e6 * share
-    each_ns: dict[Side, float] = {}
-    for side in ("a", "b"):
-        mark(side)
-        first_ns = pool.replay(side, 1)[0]
-        again = max(1, min(len(pool.slots), int(0.05 * window_ns / max(first_ns, 1))))
-        each_ns[side] = max(pool.replay(side, again)[0] / again, 1.0)
-    if max(each_ns.values()) > LONG_LAUNCH_NS:
-        once: dict[Side, int] = {"a": 1, "b": 1}
-        return Pace(replays=once, lead=once, octets=case.octets, fresh=not cold)
     counts = {side: max(1, math.ceil(window_ns / ns)) for side, ns in each_ns.items()}
     if max(each_ns.values()) < SAME_COUNT_WITHIN * min(each_ns.values()):
         counts = dict.fromkeys(counts, max(counts.values()))
     if not cold:
-        counts = {side: _whole(count, len(pool.slots)) for side, count in counts.items()}
-    return Pace(
-        replays=counts,
-        lead={side: 1 if cold else min(count, len(pool.slots)) for side, count in counts.items()},
-        octets=case.octets,
-        fresh=not cold,
-    )
+        counts = {side: _whole(count, slots) for side, count in counts.items()}
+    lead = {
+        side: 1 if cold else min(slots, counts[side], max(1, int(LEAD_NS / each_ns[side])))
+        for side in counts
+    }
+    return Pace(replays=counts, lead=lead, octets=case.octets, fresh=not cold)
 
 
 def measure(
-    pool: Pool, pace: Pace, verify: random.Random, picks: int, mark: Callable[[Side], None]
+    pool: Pool, at: Pace, verify: random.Random, picks: int, mark: Callable[[Side], None]
 ) -> Timing:
     """Runs the octets of one pool.
 
@@ -95,25 +103,24 @@ def measure(
         picks: how many replays of each side.
         mark: called with the side before its code runs.
     """
-    wanted = _draw_picks(pace, verify, picks)
+    wanted = _draw_picks(at, verify, picks)
     scores: list[float] = []
     windows: list[tuple[float, ...]] = []
     picked: list[tuple[Side, list[bytes]]] = []
-    while len(scores) < pace.octets:
+    while len(scores) < at.octets:
         octet: list[tuple[Side, float]] = []
         for quad in QUADS:
-            # The quad's first two sides, untimed: both sides' code and data are as near for the
-            # first window as for the last.
-            for side in quad[:2]:
-                mark(side)
-                _start(pool, pace)
-                pool.replay(side, pace.lead[side])
+            # Untimed: the quad's first side. With it, over the two quads of an octet, each side
+            # follows itself as often as it follows the other.
+            mark(quad[0])
+            _start(pool, at)
+            pool.replay(quad[0], at.lead[quad[0]])
             for side in quad:
                 mark(side)
-                _start(pool, pace)
+                _start(pool, at)
                 pick = wanted.get((len(scores), len(octet)))
-                total_ns, outputs = pool.replay(side, pace.replays[side], pick)
-                octet.append((side, max(total_ns, 1) / pace.replays[side]))
+                total_ns, outputs = pool.replay(side, at.replays[side], pick)
+                octet.append((side, max(total_ns, 1) / at.replays[side]))
                 if pick is not None:
                     picked.append((side, outputs))
         scores.append(log_ratio(octet))
@@ -121,7 +128,7 @@ def measure(
     return Timing(
         scores=tuple(scores),
         windows_ns=tuple(windows),
-        replays=(pace.replays["a"], pace.replays["b"]),
+        replays=(at.replays["a"], at.replays["b"]),
         picked=tuple(picked),
     )
 
@@ -149,8 +156,8 @@ def picks_of(case: TimedCase, verify: random.Random) -> tuple[int, int]:
     return int(not cold), int(cold)
 
 
-def _start(pool: Pool, pace: Pace) -> None:
-    if pace.fresh and pool.cursor:
+def _start(pool: Pool, at: Pace) -> None:
+    if at.fresh and pool.cursor:
         pool.renew()
 
 
@@ -159,17 +166,17 @@ def _whole(count: int, slots: int) -> int:
     return count if count <= slots else -(-count // slots) * slots
 
 
-def _draw_picks(pace: Pace, verify: random.Random, picks: int) -> dict[tuple[int, int], int]:
+def _draw_picks(at: Pace, verify: random.Random, picks: int) -> dict[tuple[int, int], int]:
     """(octet, window) -> replay whose outputs come back, ``picks`` of each side."""
-    sides = [side for quad in QUADS for side in quad]
+    owners = [side for quad in QUADS for side in quad]
     found: dict[tuple[int, int], int] = {}
-    for side in ("a", "b"):
+    for side in sides():
         places = [
             (octet, window)
-            for octet in range(pace.octets)
-            for window, owner in enumerate(sides)
+            for octet in range(at.octets)
+            for window, owner in enumerate(owners)
             if owner == side
         ]
         for place in verify.sample(places, min(picks, len(places))):
-            found[place] = verify.randrange(pace.replays[side])
+            found[place] = verify.randrange(at.replays[side])
     return found

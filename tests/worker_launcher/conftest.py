@@ -148,6 +148,8 @@ class IrDevice:
     def compile_ttir(self, text: str) -> Compiled:
         if text.startswith("refuse"):
             raise CompileError("is not lowered", op="tt.histogram", line="kernel.py:12")
+        if text.startswith("fault"):
+            raise KeyError("tt.unheard_of")
         return compile_ir(text, self.object_id(text))
 
     def load(self, info: ObjectInfo, code: bytes, *, base_pad_bytes: int = 0) -> object:

@@ -48,3 +48,11 @@ def test_the_failure_names_op_and_line_of_the_first_text_in_job_order(bench, bad
     assert result.failure.status == "COMPILE"
     assert result.failure.where == kinds[bad]
     assert result.failure.message == "tt.histogram at kernel.py:12: is not lowered"
+
+
+@pytest.mark.parametrize("text", ["fault", "define void @broken(ptr %args) {"])
+def test_a_fault_of_the_compiler_is_said_to_be_its_own(bench, text):
+    failure = compile_all(bench, {"one": text}).failure
+    assert failure is not None
+    assert failure.status == "COMPILE"
+    assert "its own fault" in failure.message

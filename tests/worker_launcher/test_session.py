@@ -9,6 +9,7 @@ import pickle
 import random
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 
 from kernelsmith.errors import InputError
 from kernelsmith.model import TimedCase, TimeJob
-from kernelsmith.worker import launcher, session, session_octets, session_pool
+from kernelsmith.worker import clock, launcher, session, session_octets, session_pool
 
 ELEMENTS = 20_000
 
@@ -251,3 +252,15 @@ def test_a_job_that_does_not_fit_is_answered_as_an_error(bench):
     error = json.loads((bench.folder / "result.json").read_text())["error"]
     assert error["kind"] == "InputError"
     assert "abacus" in error["message"]
+
+
+def test_time_that_others_take_from_the_core_is_not_the_kernels():
+    slept_ns = clock.time_ns([lambda: time.sleep(0.05)])
+    assert slept_ns < 25_000_000
+
+
+def test_a_session_says_on_which_core_and_with_what_share_of_it(bench):
+    facts = timed(bench, "double", "slow", a_case(bench)).facts
+    assert facts["core"] in os.sched_getaffinity(0) | {None}
+    assert 0 < facts["processor_share"] <= 1.05
+    assert facts["pools"]["case"]["warm_slots"] >= 2
