@@ -8,7 +8,6 @@ all but its physical pages.
 
 import gc
 import json
-import os
 import pickle
 import random
 import sys
