@@ -4,6 +4,7 @@ Floats accumulate in float32 (float64 for float64 inputs); bfloat16 and float16 
 in float32's fma. float32 inputs are IEEE whatever ``input_precision`` says. Integers wrap.
 """
 
+from kernelsmith.devices.cpu import lower_dot_fast
 from kernelsmith.devices.cpu import lower_float as fl
 from kernelsmith.devices.cpu.codegen_asm import Asm
 from kernelsmith.devices.cpu.codegen_text import LANES
@@ -41,6 +42,9 @@ def _pack(lo: Lowering, value: Value, elem: str) -> Buffer:
 
 def dot(lo: Lowering, op: Op, into: Buffer | None = None) -> None:
     """Lowers the op; the result is a buffer (``into`` if given)."""
+    if lower_dot_fast.applies(lo, op):
+        lower_dot_fast.dot(lo, op, widen)
+        return
     result = op.results[0].ty
     elem = {"f16": "f32", "bf16": "f32"}.get(result.elem, result.elem)
     lhs, rhs = (_pack(lo, operand, elem) for operand in op.operands[:2])

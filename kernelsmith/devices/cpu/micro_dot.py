@@ -33,13 +33,24 @@ def fits(bm: int, bk: int, bn: int, item: str) -> bool:
     return item in CHUNK and bn % LANES == 0 and bk % CHUNK[item] == 0 and bm >= 1
 
 
-def dot_rows(name: str, bm: int, bk: int, bn: int, item: str, attributes: str = "") -> str:
+def dot_rows(
+    name: str,
+    bm: int,
+    bk: int,
+    bn: int,
+    item: str,
+    attributes: str = "",
+    *,
+    a_turned: bool = False,
+) -> str:
     """``void name(ptr acc, ptr a, ptr b, i64 b_row_bytes)``: acc += a @ b, where ``b`` is the
     memory of a [BN, BK] matrix of ``item`` with the given distance between rows.
 
-    Best for few rows (bm <= 16): b is turned once for every 8 rows of a.
+    Best for few rows (bm <= 32): b is turned once for every 8 rows of a. With ``a_turned``,
+    a is laid out [BK, BM].
     """
     rows = min(bm, _ROWS)
+    a_m, a_k = (1, bm) if a_turned else (bk, 1)
     text = _Text()
     text.raw(
         f"define internal void @{name}(ptr noalias %acc, ptr noalias %a, ptr noalias readonly %b, "
@@ -47,17 +58,19 @@ def dot_rows(name: str, bm: int, bk: int, bn: int, item: str, attributes: str = 
     )
     with _loops(text, ("m", bm, rows), ("n", bn, LANES)):
         acc = text.element("%acc", "%m", bn, "%n")
-        a = text.element("%a", "%m", bk)
+        a = text.element("%a", "%m", a_m)
         row = text.bytes("%b", "%n", "%row_bytes")
         places = [text.offset(acc, m * bn) for m in range(rows)]
         sums = [text.load(_FLOATS, place, 64) for place in places]
 
         def chunk(sums: list[str]) -> list[str]:
-            at_k = text.op(f"getelementptr float, ptr {a}, i64 %k")
+            at_k = text.element(a, "%k", a_k)
             start = text.op(f"mul i64 %k, {_ITEM_BYTES[item]}")
             words = text.op(f"getelementptr i8, ptr {row}, i64 {start}")
             for step, b in enumerate(_turned(text, words, item)):
-                factors = [text.broadcast(text.offset(at_k, m * bk + step)) for m in range(rows)]
+                factors = [
+                    text.broadcast(text.offset(at_k, m * a_m + step * a_k)) for m in range(rows)
+                ]
                 sums = [text.fma(x, b, c) for x, c in zip(factors, sums, strict=True)]
             return sums
 
@@ -86,9 +99,13 @@ def pack_rows(name: str, bk: int, bn: int, item: str, attributes: str = "") -> s
     return text.end()
 
 
-def dot_tile(name: str, bm: int, bk: int, bn: int, attributes: str = "") -> str:
-    """``void name(ptr acc, ptr a, ptr b)``: acc += a @ b, all dense float32."""
+def dot_tile(
+    name: str, bm: int, bk: int, bn: int, attributes: str = "", *, a_turned: bool = False
+) -> str:
+    """``void name(ptr acc, ptr a, ptr b)``: acc += a @ b, all dense float32. With ``a_turned``,
+    a is laid out [BK, BM]."""
     rows = min(bm, 8)
+    a_m, a_k = (1, bm) if a_turned else (bk, 1)
     columns = min(bn // LANES, 2 if rows == 8 else 4)
     text = _Text()
     text.raw(
@@ -98,16 +115,16 @@ def dot_tile(name: str, bm: int, bk: int, bn: int, attributes: str = "") -> str:
     tiles = [(m, n) for m in range(rows) for n in range(columns)]
     with _loops(text, ("n", bn, LANES * columns), ("m", bm, rows)):
         acc = text.element("%acc", "%m", bn, "%n")
-        a = text.element("%a", "%m", bk)
+        a = text.element("%a", "%m", a_m)
         b = text.op("getelementptr float, ptr %b, i64 %n")
         places = [text.offset(acc, m * bn + LANES * n) for m, n in tiles]
         sums = [text.load(_FLOATS, place, 64) for place in places]
 
         def step(sums: list[str]) -> list[str]:
-            at_k = text.op(f"getelementptr float, ptr {a}, i64 %k")
+            at_k = text.element(a, "%k", a_k)
             row = text.element(b, "%k", bn)
             loaded = [text.load(_FLOATS, text.offset(row, LANES * n), 64) for n in range(columns)]
-            factors = [text.broadcast(text.offset(at_k, m * bk)) for m in range(rows)]
+            factors = [text.broadcast(text.offset(at_k, m * a_m)) for m in range(rows)]
             return [
                 text.fma(factors[m], loaded[n], value)
                 for (m, n), value in zip(tiles, sums, strict=True)
