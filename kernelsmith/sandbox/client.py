@@ -24,11 +24,12 @@ from kernelsmith.sandbox.spool import make_folder, read_file, write_file
 JOB = "job.pkl"
 RESULT = "result.json"
 PROGRESS = "progress"
+ERRORS = "errors.txt"
 START_TIMEOUT_S = 120.0
 # The template itself enforces a job's limit; the host only notices that the template hangs.
 GRACE_S = 30.0
 MAX_LINE_BYTES = 1 << 16
-MAX_PROGRESS_BYTES = 1024
+MAX_TEXT_BYTES = 1 << 16
 MAX_LOG_BYTES = 1 << 16
 
 
@@ -88,7 +89,11 @@ class SpoolWorker:
                 for file, data in {**(files or {}), JOB: pickle.dumps(job)}.items():
                     write_file(folder, file, data)
                 ending = self._run(process, name, job.timeout_s)
-                result = result_of(job, ending, _answer_of(job, folder), _where(folder))
+                answer = _answer_of(job, folder)
+                try:
+                    result = result_of(job, ending, answer, _text(folder, PROGRESS))
+                except SandboxError as error:
+                    raise _with_last_line(error, _text(folder, ERRORS)) from None
                 reply = SpoolReply(result=result, seconds=ending.seconds, path=path, folder=folder)
                 return reply
             finally:
@@ -240,9 +245,15 @@ def _answer_of(job: Job, folder: int) -> bytes | None:
         raise
 
 
-def _where(folder: int) -> str:
+def _text(folder: int, name: str) -> str:
     try:
-        text = read_file(folder, PROGRESS, max_bytes=MAX_PROGRESS_BYTES)
+        text = read_file(folder, name, max_bytes=MAX_TEXT_BYTES)
     except (FileNotFoundError, SandboxError):
         return ""
     return text.decode("utf-8", "replace").strip("\0 \n")
+
+
+def _with_last_line(error: SandboxError, printed: str) -> SandboxError:
+    """Adds what the worker printed last, most often the exception it died of."""
+    last = printed.rsplit("\n", 1)[-1].strip()[:300]
+    return SandboxError(f"{error.message}: {last}", hint=error.hint) if last else error

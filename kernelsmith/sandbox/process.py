@@ -18,7 +18,14 @@ from kernelsmith.sandbox.client import Command, SpoolWorker
 from kernelsmith.sandbox.spool import Spool, make_folder, open_spool
 
 # A worker reads its own numbers and the machine's; other processes' folders stay closed.
-FACTS = ("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system/cpu")
+FACTS: tuple[str, ...] = (
+    "/proc/self",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/loadavg",
+)
+FACTS += ("/sys/devices/system/cpu",)
 DEVICES = ("/dev/zero", "/dev/urandom", "/dev/random")
 LANDLOCK_CREATE_RULESET = 444
 
@@ -39,12 +46,17 @@ class Process:
         name = f"{role}-{len(self.workers)}"
         folder = self.spool.folder(name)
         tmp = self.spool.path / f"{name}-tmp"
+        packages = self.spool.path / f"{name}-packages"
         make_folder(tmp)
+        make_folder(packages)
         seen = paths.visible()
+        # To import a package Python lists the folder around it. Of a checkout that folder stays
+        # closed, so the package is found through a folder that holds nothing else.
+        (packages / seen.package.name).symlink_to(seen.package)
         settings = json.dumps(
             {
                 "landlock": self.landlock,
-                "read": [*map(str, seen.all), *FACTS, *DEVICES],
+                "read": [*map(str, seen.all), str(packages), *FACTS, *DEVICES],
                 "write": [str(folder), str(tmp), "/dev/null"],
                 "limits": dict(self.limits),
                 "python_flags": list(paths.PYTHON_FLAGS),
@@ -52,7 +64,7 @@ class Process:
         )
         command = Command(
             arguments=tuple(paths.worker_command(role, str(folder), settings)),
-            environment=paths.environment(str(tmp), seen.python_path),
+            environment=paths.environment(str(tmp), [packages, *seen.python_path]),
             working_folder=tmp,
         )
         worker = SpoolWorker(role=role, folder=folder, command=command, starter=self.starter)

@@ -19,6 +19,8 @@ from kernelsmith.worker.wall_seccomp import JobKind
 
 JOB = "job.pkl"
 RESULT = "result.json"
+ERRORS = "errors.txt"
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 # The answer is an error of the machine, not a result; see EX_SOFTWARE of sysexits.
 EXIT_ERROR = 70
 
@@ -45,7 +47,7 @@ def read_order(folder: Path) -> Order:
 
 
 def become(
-    order: Order, folder: Path, limits: dict[str, int], python_flags: list[str], virtual: int
+    order: Order, folder: Path, settings: wall.Settings, python_flags: list[str], virtual: int
 ) -> NoReturn:
     """Turns the forked process into the job. Never returns into the template's frames."""
     code = EXIT_ERROR
@@ -53,23 +55,25 @@ def become(
         os.setpgid(0, 0)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         os.chdir(folder)
-        code = _work(order, folder, wall.Limits(**limits), python_flags, virtual)
+        code = _work(order, folder, settings, python_flags, virtual)
     finally:
         os._exit(code)
 
 
 def _work(
-    order: Order, folder: Path, limits: wall.Limits, python_flags: list[str], virtual: int
+    order: Order, folder: Path, settings: wall.Settings, python_flags: list[str], virtual: int
 ) -> int:
+    # What a front end prints is a candidate's to choose; what the others print is ours.
+    errors = None if order.kind == "trace" else os.open(ERRORS, NEW_FILE, 0o600)
     if order.kind == "time":
-        wall.detach_descriptors(())
-        wall.confine("time", limits, virtual=virtual, timeout_s=order.timeout_s)
+        wall.detach_descriptors((), errors)
+        wall.confine("time", settings, virtual=virtual, timeout_s=order.timeout_s)
         module = ["-m", "kernelsmith.worker.session", str(folder)]
         os.execv(sys.executable, [sys.executable, *python_flags, *module])
-    result = os.open(RESULT, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    result = os.open(RESULT, NEW_FILE, 0o600)
     progress = Progress(folder)
-    wall.detach_descriptors((result, progress.descriptor))
-    wall.confine(order.kind, limits, virtual=virtual, timeout_s=order.timeout_s)
+    wall.detach_descriptors((result, progress.descriptor), errors)
+    wall.confine(order.kind, settings, virtual=virtual, timeout_s=order.timeout_s)
     try:
         answer = _run(order.job, folder, progress)
         code = 0

@@ -23,7 +23,7 @@ READ_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the host decides. With ``landlock``, and a kernel that has it, this process may reach
+    """What the host decides. With ``landlock``, and a kernel that has it, a job may reach
     ``read`` and ``write`` only; paths as seen inside the wall. ``python_flags`` are for processes
     that are started anew."""
 
@@ -32,6 +32,14 @@ class Settings:
     write: list[str] = field(default_factory=list)
     limits: dict[str, int] = field(default_factory=dict)
     python_flags: list[str] = field(default_factory=list)
+
+    def wall(self) -> wall.Settings:
+        landlock = self.landlock and wall_landlock.abi() > 0
+        return wall.Settings(
+            limits=wall.Limits(**self.limits),
+            read=tuple(map(Path, self.read)) if landlock else None,
+            write=tuple(map(Path, self.write)),
+        )
 
 
 def serve(role: str, spool: Path, settings: Settings) -> None:
@@ -45,11 +53,7 @@ def serve(role: str, spool: Path, settings: Settings) -> None:
     # Blocked here, taken by sigtimedwait: waiting with a time limit and no thread.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     facts = warm(role, spool)
-    facts["landlock_abi"] = 0
-    if settings.landlock and wall_landlock.abi():
-        facts["landlock_abi"] = wall_landlock.restrict(
-            read=map(Path, settings.read), write=map(Path, settings.write)
-        )
+    facts["landlock_abi"] = wall_landlock.abi() if settings.landlock else 0
     facts["seccomp"] = wall_seccomp.supported()
     gc.collect()
     gc.freeze()
@@ -91,7 +95,7 @@ def run_job(folder: Path, settings: Settings) -> dict[str, Any]:
     started = time.monotonic()
     child = os.fork()
     if child == 0:
-        job_child.become(order, folder, settings.limits, settings.python_flags, virtual)
+        job_child.become(order, folder, settings.wall(), settings.python_flags, virtual)
     status, timed_out = _wait(child, started + order.timeout_s)
     _kill_group(child)
     code = os.waitstatus_to_exitcode(status)

@@ -9,8 +9,9 @@ import os
 import resource
 import signal
 from dataclasses import dataclass
+from pathlib import Path
 
-from kernelsmith.worker import wall_seccomp
+from kernelsmith.worker import wall_landlock, wall_seccomp
 from kernelsmith.worker.wall_seccomp import JobKind
 
 PR_SET_PDEATHSIG = 1
@@ -35,6 +36,15 @@ class Limits:
     file_bytes: int = 2 << 30
     trace_file_bytes: int = 128 << 20
     files: int = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Limits and, unless ``read`` is None, the paths that Landlock leaves a job."""
+
+    limits: Limits
+    read: tuple[Path, ...] | None = None
+    write: tuple[Path, ...] = ()
 
 
 def give_up_privileges() -> None:
@@ -64,18 +74,23 @@ def virtual_bytes() -> int:
         return int(file.read().split()[0]) * resource.getpagesize()
 
 
-def confine(kind: JobKind, limits: Limits, *, virtual: int, timeout_s: float) -> None:
-    """Limits and filter for the child of a job. Call it last: nothing lifts it.
+def confine(kind: JobKind, settings: Settings, *, virtual: int, timeout_s: float) -> None:
+    """Landlock, limits and filter for the child of a job. Call it last: nothing lifts it.
+
+    A rule on /proc/self means the process that makes it, so each child makes its own.
 
     Args:
         kind: what the job may do.
-        limits: what it may use.
+        settings: what it may reach and use.
         virtual: address space of the template, which the child starts with.
         timeout_s: the job's time limit.
 
     Raises:
         OSError: the kernel refuses.
     """
+    limits = settings.limits
+    if settings.read is not None:
+        wall_landlock.restrict(read=settings.read, write=settings.write)
     cpu_s = int(timeout_s * CPU_SECONDS_PER_SECOND) + CPU_SECONDS_SLACK
     _limit(resource.RLIMIT_AS, virtual + limits.memory_bytes)
     file_bytes = limits.trace_file_bytes if kind == "trace" else limits.file_bytes
@@ -89,11 +104,16 @@ def confine(kind: JobKind, limits: Limits, *, virtual: int, timeout_s: float) ->
         wall_seccomp.install(kind)
 
 
-def detach_descriptors(keep: tuple[int, ...]) -> None:
-    """Standard streams to /dev/null; every other descriptor but ``keep`` is closed."""
+def detach_descriptors(keep: tuple[int, ...], errors: int | None = None) -> None:
+    """Standard streams to /dev/null; every other descriptor but ``keep`` is closed.
+
+    Args:
+        keep: what stays open.
+        errors: where standard error goes instead.
+    """
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(null, descriptor)
+        os.dup2(errors if errors is not None and descriptor == 2 else null, descriptor)
     edge = 3
     for descriptor in sorted(keep):
         os.closerange(edge, descriptor)

@@ -34,6 +34,7 @@ class Walls:
     def __init__(self) -> None:
         self.sandboxes: dict[str, Sandbox] = {}
         self.workers: dict[str, SpoolWorker] = {}
+        self.launchers: dict[str, SpoolWorker] = {}
         self.missing: dict[str, str] = {}
         for name in WALLS:
             try:
@@ -48,6 +49,12 @@ class Walls:
         if name in self.missing:
             pytest.skip(f"{name}: {self.missing[name]}")
         return self.workers[name]
+
+    def launcher_of(self, frontend: SpoolWorker) -> SpoolWorker:
+        name = next(name for name in WALLS if self.workers.get(name) is frontend)
+        if name not in self.launchers:
+            self.launchers[name] = self.sandboxes[name].start("launcher")
+        return self.launchers[name]
 
     def sandbox_of(self, worker: SpoolWorker) -> Sandbox:
         return next(self.sandboxes[name] for name in WALLS if self.workers.get(name) is worker)
