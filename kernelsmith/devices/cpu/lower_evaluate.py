@@ -5,7 +5,7 @@ for the dimension the lanes run along. Shape operations only rewrite the index; 
 and loads are computed in the innermost stream that one of their operands needs.
 """
 
-from kernelsmith.devices.cpu import lower_elementwise, lower_memory
+from kernelsmith.devices.cpu import lower_elementwise, lower_memory, lower_pairs
 from kernelsmith.devices.cpu.codegen_asm import Asm, float_text
 from kernelsmith.devices.cpu.lower_float import bits_of
 from kernelsmith.devices.cpu.lower_forms import (
@@ -193,6 +193,9 @@ def _shape(lo: Lowering, ctx: Context, op: Op, value: Value, index: Index) -> Fo
         return evaluate(lo, ctx, source, reshape(lo, ctx, value.ty.shape, source.ty.shape, index))
     if name == "tt.split":
         side = op.results.index(value)
+        pair = lower_pairs.pair(lo, ctx, op, index)
+        if pair is not None:
+            return pair[side]
         return evaluate(lo, ctx, source, (*index, index_const(side)))
     if name == "tt.join":
         last = index[-1]

@@ -32,12 +32,17 @@ def bits_of(elem: str, value: float) -> int:
 
 
 def canonical(s: Asm, elem: str, value: str) -> str:
-    """``value`` with any NaN replaced by the canonical one."""
+    """``value`` with any NaN replaced by the canonical one.
+
+    On integers: LLVM takes all NaNs for equal and may drop a select between floats."""
     if elem in ("f16", "bf16"):
         return value  # made canonical when it was rounded to 16 bits
-    t = "float" if elem == "f32" else "double"
-    bad = s.cmp("fcmp uno", t, value, value)
-    return s.select(bad, t, s.const(t, float("nan")), value)
+    t, i = ("float", "i32") if elem == "f32" else ("double", "i64")
+    nan, inf = NAN_BITS[elem], NAN_BITS[elem] & ~(1 << (51 if t == "double" else 22))
+    bits = s.cast("bitcast", t, value, i)
+    size = s.bin("and", i, bits, s.const(i, (1 << (63 if t == "double" else 31)) - 1))
+    bad = s.cmp("icmp sgt", i, size, s.const(i, inf))
+    return s.cast("bitcast", i, s.select(bad, i, s.const(i, nan), bits), t)
 
 
 def bf16_to_f32(s: Asm, bits: str) -> str:

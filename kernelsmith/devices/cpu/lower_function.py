@@ -1,5 +1,6 @@
 """A TTIR kernel as one exported LLVM function: the loop over programs and the op dispatch."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from kernelsmith.devices.cpu.ttir import Block, Function, Module, Op, Value
 from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE, refuse
 from kernelsmith.errors import CompileError
 
+_TARGET = re.compile(r"(\^[\w.$-]+)(?:\(([^)]*)\))?")
 _DIMS = {"x": 0, "y": 1, "z": 2}
 
 
@@ -50,9 +52,7 @@ def lower(module: Module, features: Features, symbol: str) -> LoweredText:
         ]
     em.streams.append(Stream([], "program"))
     _program_ids(em)
-    if len(kernel.blocks) != 1:
-        raise CompileError("several blocks in a kernel are not lowered", op="cf.br")
-    run(lo, kernel.blocks[0].ops)
+    _run_blocks(lo, kernel.blocks)
     body = em.streams.pop()
     return LoweredText(ir=_text(em, symbol, body), arena_bytes=em.arena_bytes)
 
@@ -123,6 +123,59 @@ def _text(em: Emitter, symbol: str, body: Stream) -> str:
         '"min-legal-vector-width"="512" }',
     ]
     return "\n".join(lines) + "\n"
+
+
+def _run_blocks(lo: Lowering, blocks: tuple[Block, ...]) -> None:
+    """The kernel's blocks; an early ``return`` makes more than one. Scalars pass by phis."""
+    em = lo.em
+    labels = {b.label: em.fresh("bb") for b in blocks[1:]}
+    incoming: dict[str, list[tuple[str, list[str]]]] = {label: [] for label in labels}
+    places: list[tuple[int, str, Block]] = []
+    for block in blocks:
+        if block.label:
+            em.block(1, labels[block.label])
+            places.append((len(em.streams[1].lines), block.label, block))
+            for arg in block.args:
+                if arg.ty.shape:
+                    raise CompileError("a branch that passes a tensor is not lowered", op="cf.br")
+                form = Form("U", arg.ty.elem, f"%{em.fresh('p')}", 1, 0, arg.ty.is_float)
+                lo.env[arg] = Scalar(form)
+        run(lo, block.ops[:-1])
+        _terminate(lo, block.ops[-1], labels, incoming)
+    for at, label, block in reversed(places):
+        phis = []
+        for i, arg in enumerate(block.args):
+            pairs = ", ".join(f"[{vals[i]}, %{source}]" for source, vals in incoming[label])
+            phis.append(f"  {scalar(lo, arg).val} = phi {llvm(arg.ty.elem)} {pairs}")
+        em.streams[1].lines[at:at] = phis
+    em.block(1, "finish")
+
+
+def _terminate(
+    lo: Lowering,
+    op: Op,
+    labels: dict[str, str],
+    incoming: dict[str, list[tuple[str, list[str]]]],
+) -> None:
+    """The branch at a block's end."""
+    em = lo.em
+    if op.name == "tt.return":
+        em.do(1, "br label %finish")
+        return
+    if op.name not in ("cf.br", "cf.cond_br"):
+        run(lo, [op])
+        return
+    given = list(op.operands)
+    condition = given.pop(0) if op.name == "cf.cond_br" else None
+    names = []
+    for label, passed in _TARGET.findall(str(op.attrs["head"])):
+        count = passed.count("%")
+        values = [str(scalar(lo, v).val) for v in given[:count]]
+        given = given[count:]
+        incoming[label].append((em.label(1), values))
+        names.append(f"label %{labels[label]}")
+    test = f"i1 {scalar(lo, condition).val}, " if condition else ""
+    em.do(1, f"br {test}{', '.join(names)}")
 
 
 def run(lo: Lowering, ops: Sequence[Op]) -> None:

@@ -6,6 +6,7 @@ wrong or slow: a load or an expensive formula with several roots, or with a root
 the tensor is defined outside of.
 """
 
+from kernelsmith.devices.cpu.lower_pairs import kept_levels
 from kernelsmith.devices.cpu.lower_state import Lowering
 from kernelsmith.devices.cpu.ttir import Block, Op, Value
 from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE, SHAPE
@@ -50,7 +51,7 @@ def reads_memory(op: Op) -> bool:
 
 def plan(lo: Lowering, blocks: tuple[Block, ...]) -> set[Value]:
     """The values to keep in buffers."""
-    kept: set[Value] = set()
+    kept = kept_levels(lo.definer, [r for b in blocks for r in _tensors(b)])
     roots = lo.roots
     cost: dict[Value, int] = {}
     for block in blocks:
@@ -58,6 +59,16 @@ def plan(lo: Lowering, blocks: tuple[Block, ...]) -> set[Value]:
     for block in reversed(blocks):
         _plan_block(lo, block, kept, roots, cost)
     return kept
+
+
+def _tensors(block: Block) -> list[Value]:
+    """Tensor results of a block and of its regions, in order."""
+    found = []
+    for op in block.ops:
+        for region in op.regions:
+            found += _tensors(region)
+        found += [r for r in op.results if r.ty.shape]
+    return found
 
 
 def _costs(block: Block, cost: dict[Value, int]) -> None:

@@ -85,6 +85,16 @@ class Context:
     memo: dict[tuple[object, ...], Form] = field(default_factory=dict)
     tee: dict[Value, Buffer] = field(default_factory=dict)
     natural: tuple[Form, ...] = ()
+    pairs: dict[tuple[object, ...], tuple[Form, Form]] = field(default_factory=dict)
+    children: dict[int, "Context"] = field(default_factory=dict)
+
+    def child(self, lanes: int) -> "Context":
+        """The context of the same place for another vector width."""
+        if lanes == self.lanes:
+            return self
+        if lanes not in self.children:
+            self.children[lanes] = Context(lanes, self.base)
+        return self.children[lanes]
 
 
 def index_const(number: int) -> Form:

@@ -9,13 +9,13 @@ BINARY_INT = (
     "arith.ceildivsi arith.floordivsi arith.ceildivui tt.mulhiui"
 ).split()
 BINARY_FLOAT = (
-    "arith.addf arith.subf arith.mulf arith.divf arith.remf tt.precise_divf "
-    "arith.maxnumf arith.minnumf arith.maximumf arith.minimumf math.copysign math.powf"
+    "arith.addf arith.subf arith.mulf arith.divf tt.precise_divf "
+    "arith.maxnumf arith.minnumf arith.maximumf arith.minimumf math.copysign"
 ).split()
 UNARY_FLOAT = (
     "arith.negf math.absf math.exp math.exp2 math.log math.log2 math.sqrt math.rsqrt "
     "tt.precise_sqrt math.floor math.ceil math.sin math.cos math.erf math.tanh "
-    "math.log10 math.log1p math.expm1 math.round math.roundeven math.trunc"
+    "math.roundeven math.trunc"
 ).split()
 CASTS = (
     "arith.extsi arith.extui arith.trunci arith.extf arith.truncf arith.sitofp arith.uitofp "

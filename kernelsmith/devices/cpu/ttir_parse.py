@@ -247,7 +247,9 @@ def _op(cursor: _Cursor) -> Op:
     if name.startswith('"'):
         name, _, tail = line[1:].partition('"')
         rest = tail
-    name = name.split("(")[0]
+    if "(" in name:  # scf.condition(%c) %x, %y
+        name, _, first = name.partition("(")
+        rest = f"{first.rstrip(')')} {rest}"
     where = cursor.source_line(loc)
     if name not in KNOWN_OPS:
         raise refuse(name, where)
