@@ -1,9 +1,10 @@
 """Small steps on libcst trees that the rewrites share."""
 
-from collections.abc import Callable, Iterator, Sequence
+import ast
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import libcst as cst
-import libcst.matchers as m
 
 _EMPTY = cst.Module([])
 
@@ -23,34 +24,32 @@ def statement(text: str) -> cst.BaseStatement:
     return cst.ensure_type(cst.parse_statement(text), cst.SimpleStatementLine)
 
 
-def names(node: cst.CSTNode) -> set[str]:
-    """Names that stand as expressions in a node (not attributes, not keywords)."""
-    found: set[str] = set()
+@lru_cache(maxsize=4096)
+def _read(source: str) -> tuple[frozenset[str], tuple[str, ...], tuple[str, ...]]:
+    """(names used or bound, names bound, names called) of a statement or expression. Python's own
+    parser reads a text faster than a visitor walks a libcst tree."""
+    nodes = list(ast.walk(ast.parse(source)))
+    used = [n for n in nodes if isinstance(n, ast.Name)]
+    return (
+        frozenset(n.id for n in used),
+        tuple(n.id for n in used if isinstance(n.ctx, ast.Store)),
+        tuple(ast.unparse(n.func) for n in nodes if isinstance(n, ast.Call)),
+    )
 
-    class Collect(cst.CSTVisitor):
-        def visit_Attribute(self, node: cst.Attribute) -> bool:
-            node.value.visit(self)
-            return False
 
-        def visit_Arg(self, node: cst.Arg) -> bool:
-            node.value.visit(self)
-            return False
-
-        def visit_Name(self, node: cst.Name) -> None:
-            found.add(node.value)
-
-    node.visit(Collect())
-    return found
+def names(node: cst.CSTNode) -> frozenset[str]:
+    """Names that stand as expressions or targets in a node (not attributes, not keywords)."""
+    return _read(code(node))[0]
 
 
 def assigned(nodes: Sequence[cst.CSTNode]) -> list[str]:
     """Names that statements bind, once for each binding."""
-    found: list[str] = []
-    for node in nodes:
-        for target in m.findall(node, m.AssignTarget() | m.AugAssign() | m.For() | m.AnnAssign()):
-            inner = target.target  # type: ignore[attr-defined]
-            found += sorted(names(inner))
-    return found
+    return [name for node in nodes for name in _read(code(node))[1]]
+
+
+def calls(node: cst.CSTNode, name: str) -> int:
+    """How often ``name`` is called in a statement, expression or function."""
+    return _read(code(node))[2].count(name)
 
 
 def replace(
@@ -75,11 +74,6 @@ def call_name(node: cst.CSTNode) -> str:
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Name | cst.Attribute):
         return code(node.func).strip()
     return ""
-
-
-def calls(node: cst.CSTNode, name: str) -> int:
-    """How often ``name`` is called in a node."""
-    return sum(call_name(c) == name for c in m.findall(node, m.Call()))
 
 
 def single_assign(node: cst.CSTNode) -> tuple[str, cst.BaseExpression] | None:
@@ -147,12 +141,34 @@ def _not_specialised(function: cst.FunctionDef, name: str) -> cst.FunctionDef:
     return function.with_changes(decorators=[new, *function.decorators[1:]])
 
 
-def loops(function: cst.FunctionDef) -> Iterator[tuple[cst.For, str, str]]:
-    """(loop, P, B) for each ``for v in range(0, P, B)`` over names."""
-    for loop in m.findall(function, m.For(iter=m.Call(func=m.Name("range")))):
-        assert isinstance(loop, cst.For)
-        args = cst.ensure_type(loop.iter, cst.Call).args
-        if len(args) == 3 and code(args[0].value) == "0":
-            bound, step = args[1].value, args[2].value
-            if isinstance(bound, cst.Name) and isinstance(step, cst.Name):
-                yield loop, bound.value, step.value
+def loops(function: cst.FunctionDef) -> list[tuple[str, str, str]]:
+    """(v, P, B) for each ``for v in range(0, P, B)`` over names."""
+    return list(_loops(code(function)))
+
+
+@lru_cache(maxsize=256)
+def _loops(source: str) -> tuple[tuple[str, str, str], ...]:
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.For(
+                target=ast.Name(id=variable),
+                iter=ast.Call(
+                    func=ast.Name(id="range"),
+                    args=[ast.Constant(value=0), ast.Name(id=bound), ast.Name(id=step)],
+                ),
+            ):
+                found.append((variable, bound, step))
+    return tuple(found)
+
+
+def loop_of(node: cst.For) -> tuple[str, str, str] | None:
+    """(v, P, B) if the loop is ``for v in range(0, P, B)`` over names."""
+    call = node.iter
+    if not isinstance(call, cst.Call) or call_name(call) != "range" or len(call.args) != 3:
+        return None
+    start, bound, step = (a.value for a in call.args)
+    words = [node.target, bound, step]
+    if code(start) != "0" or not all(isinstance(w, cst.Name) for w in words):
+        return None
+    return code(node.target), code(bound), code(step)

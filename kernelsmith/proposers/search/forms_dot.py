@@ -1,5 +1,6 @@
 """Forms of matrix products: a loop over k around ``acc = tl.dot(a, b, acc)``."""
 
+import ast
 import re
 from dataclasses import replace
 
@@ -10,26 +11,27 @@ from kernelsmith.proposers.search import cst_text as text
 from kernelsmith.proposers.search.forms import Form, Rewritten, Subject
 
 
-def _dot(function: cst.FunctionDef) -> tuple[cst.Call, str, str, str] | None:
-    """(call, a, b, acc) of the one ``acc = tl.dot(a, b, acc, …)`` over names."""
-    found = [c for c in m.findall(function, m.Call()) if text.call_name(c) == "tl.dot"]
-    if len(found) != 1:
+def _dot(function: cst.FunctionDef) -> tuple[str, str, str] | None:
+    """(a, b, acc) of the one ``tl.dot(a, b, acc, …)`` over names."""
+    found = [
+        node
+        for node in ast.walk(ast.parse(text.code(function)))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.dot"
+    ]
+    if len(found) != 1 or len(found[0].args) < 3:
         return None
-    call = cst.ensure_type(found[0], cst.Call)
-    words = [text.code(a.value) for a in call.args[:3]]
-    if len(words) != 3 or not all(w.isidentifier() for w in words):
-        return None
-    return call, words[0], words[1], words[2]
+    words = [a.id for a in found[0].args[:3] if isinstance(a, ast.Name)]
+    return (words[0], words[1], words[2]) if len(words) == 3 else None
 
 
 def _fma(subject: Subject, value: str) -> Rewritten | None:
     """The dot becomes an explicit chain, k ascending: one rank-1 update of the accumulator a step,
     each product and sum rounded once (``tl.fma``)."""
     found = _dot(subject.function)
-    step = next((s for _, b, s in text.loops(subject.function)), None)
+    step = next((s for _, _, s in text.loops(subject.function)), None)
     if found is None or step is None:
         return None
-    _, a, b, acc = found
+    a, b, acc = found
 
     def change(node: cst.BaseExpression) -> cst.BaseExpression | None:
         if text.call_name(node) == "tl.dot":
@@ -46,7 +48,7 @@ def _load(index: int):  # type: ignore[no-untyped-def]
         found = _dot(subject.function)
         if found is None:
             return None
-        name, done = found[1 + index], False
+        name, done = found[index], False
 
         class Change(cst.CSTTransformer):
             def leave_Assign(
@@ -94,7 +96,7 @@ def _order(subject: Subject, value: str) -> Rewritten | None:
     other = f"tl.cdiv({subject.kernel.tiles[rows[0]]}, {rows[0]})"
 
     def change(node: cst.BaseExpression) -> cst.BaseExpression | None:
-        if text.code(node) == call and text.call_name(node) == "tl.cdiv":
+        if text.call_name(node) == "tl.cdiv" and text.code(node) == call:
             return text.expression(other)
         if isinstance(node, cst.BinaryOperation) and m.matches(node.right, m.Name(name)):
             if isinstance(node.operator, cst.FloorDivide):

@@ -1,9 +1,9 @@
 """Forms of kernels with one row a program and loops over blocks of columns."""
 
+import ast
 from dataclasses import replace
 
 import libcst as cst
-import libcst.matchers as m
 
 from kernelsmith.proposers.search import cst_text as text
 from kernelsmith.proposers.search.forms import Form, Rewritten, Subject
@@ -37,11 +37,9 @@ def _columns(subject: Subject, value: str) -> Rewritten | None:
 
 
 def _transform_loops(function: cst.FunctionDef, change) -> cst.FunctionDef:  # type: ignore[no-untyped-def]
-    targets = {text.code(loop) for loop, _, _ in text.loops(function)}
-
     class Change(cst.CSTTransformer):
         def leave_For(self, original_node: cst.For, updated_node: cst.For):  # type: ignore[no-untyped-def]
-            return change(updated_node) if text.code(original_node) in targets else updated_node
+            return change(updated_node) if text.loop_of(updated_node) else updated_node
 
     return cst.ensure_type(function.visit(Change()), cst.FunctionDef)
 
@@ -113,8 +111,7 @@ def _same(one: cst.BaseStatement, other: cst.BaseStatement) -> bool:
 
 def _program_name(function: cst.FunctionDef) -> str | None:
     """The name bound to ``tl.program_id(0)``, perhaps cast, when that is its only use."""
-    ids = [c for c in m.findall(function, m.Call()) if text.call_name(c) == "tl.program_id"]
-    if len(ids) != 1:
+    if text.calls(function, "tl.program_id") != 1:
         return None
     for node in text.body_of(function)[1]:
         pair = text.single_assign(node)
@@ -128,16 +125,24 @@ def _program_name(function: cst.FunctionDef) -> str | None:
 def _dependent(function: cst.FunctionDef, root: str) -> set[str]:
     """Names whose values depend on ``root``."""
     found = {root}
-    assigns = m.findall(function, m.Assign() | m.AugAssign())
-    for _ in range(len(assigns)):
+    assigns = [
+        node
+        for node in ast.walk(ast.parse(text.code(function)))
+        if isinstance(node, ast.Assign | ast.AugAssign)
+    ]
+    before = 0
+    while before != len(found):
         before = len(found)
         for node in assigns:
-            assert isinstance(node, cst.Assign | cst.AugAssign)
-            if text.names(node.value) & found:
-                found.update(text.assigned([cst.SimpleStatementLine([node])]))
-        if len(found) == before:
-            break
+            used = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+            if used & found:
+                found.update(_stored(node))
     return found
+
+
+def _stored(node: ast.AST) -> set[str]:
+    names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+    return {n.id for n in names if isinstance(n.ctx, ast.Store)}
 
 
 def _rows(subject: Subject, value: str) -> Rewritten | None:

@@ -50,6 +50,18 @@ def key(genome: Genome) -> tuple[tuple[Knob, str], ...]:
     return tuple((knob, genome[knob]) for knob in sorted(genome, key=Knob.order))
 
 
+def simplified(genome: Genome, default: Mapping[tuple[str, str], str]) -> dict[Knob, str]:
+    """Without settings that say what holds anyway."""
+    kept: dict[Knob, str] = {}
+    for knob, value in merged(genome).items():
+        usual = default.get((knob.site, knob.name), "off")
+        if knob.bucket is not None:
+            usual = genome.get(Knob(knob.site, knob.name), usual)
+        if value != usual:
+            kept[knob] = value
+    return kept
+
+
 def to_text(genome: Genome, default: Mapping[tuple[str, str], str]) -> tuple[str, ...]:
     """One line a setting; ``default`` gives the seed's value by (site, knob name)."""
     lines = []

@@ -40,7 +40,7 @@ def _dot_buckets(site: Site, row_counts: tuple[int, ...]) -> Genome:
     if not site.rows:
         return {}
     tile = next((t for t, size in site.tiles.items() if size == site.rows), "")
-    if not tile or tile in site.ordered:
+    if not tile or tile in site.steps:
         return {}
     genome = {}
     for bound in (1, 2, 4, 8, 16, 32, 64):

@@ -1,11 +1,11 @@
 """From a program and a genome to the source of a candidate."""
 
 import ast
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import libcst as cst
-import libcst.matchers as m
 
 from kernelsmith.proposers.search import cst_text as text
 from kernelsmith.proposers.search import forms_dot, forms_rows
@@ -66,12 +66,46 @@ def render(program: Program, genome: Genome, entries: tuple[str, ...]) -> str | 
 
 
 def _launch_calls(module: cst.Module, program: Program) -> list[cst.Call]:
+    """Launches in order of text."""
     found: list[cst.Call] = []
-    for line in m.findall(module, m.SimpleStatementLine()):
-        call = _launch_of(line, program)
-        if call is not None:
-            found.append(call)
+
+    def note(line: cst.SimpleStatementLine, call: cst.Call) -> list[cst.BaseStatement]:
+        found.append(call)
+        return [line]
+
+    for node in module.body:
+        if isinstance(node, cst.FunctionDef) and node.name.value not in program.kernels:
+            _each_launch(node.body, program, note)
     return found
+
+
+Change = Callable[[cst.SimpleStatementLine, cst.Call], list[cst.BaseStatement]]
+
+
+def _each_launch(suite: cst.BaseSuite, program: Program, change: Change) -> cst.BaseSuite:
+    """The suite with ``change`` put in place of each launch, nested ones too, in order of text."""
+    if not isinstance(suite, cst.IndentedBlock):
+        return suite
+    body: list[cst.BaseStatement] = []
+    for node in suite.body:
+        call = _launch_of(node, program)
+        if call is not None:
+            body += change(cst.ensure_type(node, cst.SimpleStatementLine), call)
+        else:
+            body.append(_within(node, program, change))
+    return suite.with_changes(body=body)
+
+
+def _within(node: cst.BaseStatement, program: Program, change: Change) -> cst.BaseStatement:
+    if not isinstance(node, cst.If | cst.For):
+        return node
+    node = node.with_changes(body=_each_launch(node.body, program, change))
+    if isinstance(node.orelse, cst.If):
+        return node.with_changes(orelse=_within(node.orelse, program, change))
+    if isinstance(node.orelse, cst.Else):
+        body = _each_launch(node.orelse.body, program, change)
+        return node.with_changes(orelse=node.orelse.with_changes(body=body))
+    return node
 
 
 def _launch_of(line: cst.CSTNode, program: Program) -> cst.Call | None:
@@ -258,33 +292,28 @@ def _laid_out(args: Sequence[cst.Arg], original: Sequence[cst.Arg]) -> list[cst.
 
 def _assembled(module: cst.Module, program: Program, output: _Output) -> str:
     """The module with new launches and kernels, without kernels that nothing uses any more."""
-    index = 0
+    indices = itertools.count()
 
-    class Launches(cst.CSTTransformer):
-        def leave_SimpleStatementLine(self, original_node, updated_node):  # type: ignore[no-untyped-def]
-            nonlocal index
-            if _launch_of(original_node, program) is None:
-                return updated_node
-            statements = output.launches.get(index)
-            index += 1
-            if statements is None:
-                return updated_node
-            lines = updated_node.leading_lines
-            first = statements[0].with_changes(leading_lines=lines)
-            return cst.FlattenSentinel([first, *statements[1:]])
+    def put(line: cst.SimpleStatementLine, call: cst.Call) -> list[cst.BaseStatement]:
+        statements = output.launches.get(next(indices))
+        if statements is None:
+            return [line]
+        first = statements[0].with_changes(leading_lines=line.leading_lines)
+        return [first, *statements[1:]]
 
-    module = module.visit(Launches())
     body: list[cst.BaseStatement] = []
     for node in module.body:
-        if isinstance(node, cst.FunctionDef):
-            name = node.name.value
-            if name in output.num_programs and "num_programs" not in text.code(node.params):
-                added = cst.Param(name=cst.Name("num_programs"))
-                node = node.with_changes(params=text.appended(node.params, added))
+        if not isinstance(node, cst.FunctionDef):
             body.append(node)
-            body += [f for _, f in sorted(output.kernels.get(name, {}).items())]
-        else:
-            body.append(node)
+            continue
+        name = node.name.value
+        if name not in program.kernels:
+            node = node.with_changes(body=_each_launch(node.body, program, put))
+        if name in output.num_programs and "num_programs" not in text.code(node.params):
+            added = cst.Param(name=cst.Name("num_programs"))
+            node = node.with_changes(params=text.appended(node.params, added))
+        body.append(node)
+        body += [f for _, f in sorted(output.kernels.get(name, {}).items())]
     return module.with_changes(body=_used(body, program)).code
 
 
@@ -293,7 +322,7 @@ def _used(body: list[cst.BaseStatement], program: Program) -> list[cst.BaseState
     named: set[str] = set()
     for node in body:
         if isinstance(node, cst.FunctionDef):
-            named |= text.names(node.body)
+            named |= text.names(node)
     return [
         node
         for node in body

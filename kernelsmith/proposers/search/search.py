@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from kernelsmith.model import Candidate, Task
 from kernelsmith.ports import Judged
 from kernelsmith.proposers.search import explore, opening
-from kernelsmith.proposers.search.genome import Genome, merged, to_text
+from kernelsmith.proposers.search.genome import Genome, merged, simplified, to_text
 from kernelsmith.proposers.search.identity import candidate_id, normalised_hash
 from kernelsmith.proposers.search.program import Program, read
 from kernelsmith.proposers.search.record import Entry, Record, read_history, setting_key
@@ -47,11 +47,12 @@ class Search:
         if found is None:
             return None
         program, all_sites = found
-        for note, parents, genome in self._proposals(task, record, base, all_sites):
+        default = {(s.name, k): v for s in all_sites for k, v in s.default.items()}
+        for note, parents, raw in self._proposals(task, record, base, all_sites):
+            genome = simplified(raw, default)
             source = render(program, genome, task.entries)
             if source is None or self._hash(source) in seen:
                 continue
-            default = {(s.name, k): v for s in all_sites for k, v in s.default.items()}
             return Candidate(
                 id=candidate_id(source),
                 task=task.name,

@@ -1,6 +1,6 @@
 """Which knobs a program offers, with the values worth trying."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import libcst as cst
 
@@ -19,8 +19,8 @@ class Site:
 
     ``constants`` and ``forms`` map names to values to try; ``ordered`` names tile constants whose
     length decides the order of a sum, so that only fitting them to the row is likely to keep bits;
-    ``default`` gives the seed's values; ``tiles`` maps a tile constant to the host text of the size
-    it covers.
+    ``steps`` those that a loop steps by; ``default`` gives the seed's values; ``tiles`` maps a
+    tile constant to the host text of the size it covers.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Site:
     dims: tuple[str, ...]
     constants: dict[str, tuple[str, ...]]
     ordered: frozenset[str]
+    steps: frozenset[str]
     forms: dict[str, tuple[str, ...]]
     tiles: dict[str, str]
     default: dict[str, str] = field(default_factory=dict)
@@ -54,10 +55,9 @@ def _site(
     subject = Subject(kernel=kernel, launch=launch, function=function, plan=Plan())
     forms = {}
     for form in FORMS:
-        values = tuple(v for v in form.values if apply(subject, form, v) is not None)
-        if values:
-            forms[form.name] = values
-    steps = {step for _, _, step in text.loops(function)}
+        if apply(subject, form, form.values[0]) is not None:
+            forms[form.name] = form.values
+    steps = frozenset(step for _, _, step in text.loops(function))
     has_dot = text.calls(function, "tl.dot") > 0
     constants = {c: _TILES for c in kernel.tiles if c in launch.constants}
     ordered = frozenset(c for c in constants if kernel.reduces and c in steps)
@@ -71,13 +71,9 @@ def _site(
         dims=launch.dims,
         constants=constants,
         ordered=ordered,
+        steps=steps,
         forms=forms,
         tiles={t: launch.arguments.get(p, "") for t, p in kernel.tiles.items() if p},
         default=default,
         has_dot=has_dot,
     )
-
-
-def without(site: Site, names: frozenset[str]) -> Site:
-    """The site without some forms, for devices they do not suit."""
-    return replace(site, forms={n: v for n, v in site.forms.items() if n not in names})

@@ -1,0 +1,82 @@
+"""Duplicates are found before any work: what does not reach the compiler does not count."""
+
+import pytest
+
+from kernelsmith.proposers.search import candidate_id, normalised_hash
+
+SOURCE = '''\
+"""A module."""
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    """Copies."""
+    cols = tl.arange(0, BLOCK)
+    value = tl.load(x_ptr + cols)  # a comment
+    tl.store(y_ptr + cols, value)
+
+
+@triton.jit
+def _unused(x):
+    return x
+
+
+def forward_infer(x):
+    y = torch.empty_like(x)
+    _kernel[(1,)](x, y, BLOCK=64)
+    return (y,)
+'''
+
+SAME = [
+    ("a comment", "another comment"),
+    ('"""Copies."""', '"""Copies a row."""'),
+    ("cols", "offsets"),
+    ("_kernel", "_copy"),
+    ("return x", "return x + 1"),
+    ("(x, y, BLOCK=64)", "(\n        x,\n        y,\n        BLOCK=64,\n    )"),
+    ("y = torch", "result = torch"),
+]
+DIFFERENT = [
+    ("BLOCK=64", "BLOCK=128"),
+    ("tl.load(x_ptr + cols)", "tl.load(y_ptr + cols)"),
+    ("forward_infer", "forward_train"),
+    ("return (y,)", "return (x,)"),
+    ("(1,)", "(2,)"),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), SAME)
+def test_what_does_not_count(old: str, new: str) -> None:
+    changed = SOURCE.replace(old, new)
+    if old == "y = torch":
+        changed = changed.replace("(x, y, BLOCK", "(x, result, BLOCK").replace("(y,)", "(result,)")
+    assert changed != SOURCE
+    assert normalised_hash(changed) == normalised_hash(SOURCE)
+    assert candidate_id(changed) != candidate_id(SOURCE)
+
+
+@pytest.mark.parametrize(("old", "new"), DIFFERENT)
+def test_what_counts(old: str, new: str) -> None:
+    assert normalised_hash(SOURCE.replace(old, new)) != normalised_hash(SOURCE)
+
+
+def test_order_of_definitions_does_not_count() -> None:
+    head, kernel, unused, entry = SOURCE.split("\n\n\n")
+    moved = "\n\n\n".join([head, entry.rstrip(), unused, kernel]) + "\n"
+    assert normalised_hash(moved) == normalised_hash(SOURCE)
+
+
+def test_swapped_locals_are_not_the_same() -> None:
+    one = "def f(x):\n    a = x\n    b = x + 1\n    return a, b\n"
+    other = "def f(x):\n    a = x\n    b = x + 1\n    return b, a\n"
+    assert normalised_hash(one) != normalised_hash(other)
+
+
+@pytest.mark.parametrize("source", ["def f(:", "x = \x00", "\udc80"])
+def test_sources_that_do_not_parse_are_hashed_as_text(source: str) -> None:
+    assert normalised_hash(source) == normalised_hash(source)
+    assert normalised_hash(source) != normalised_hash(source + " ")
+    assert len(candidate_id(source)) == 16
