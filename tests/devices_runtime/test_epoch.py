@@ -30,6 +30,12 @@ def test_locations_and_names_of_values_do_not_change_the_id() -> None:
     assert "%3#1" in canonical(text())
 
 
+def test_alignment_of_arguments_does_not_change_the_id() -> None:
+    hinted = text().replace("!tt.ptr<f32> loc", "!tt.ptr<f32> {tt.divisibility = 16 : i32} loc", 1)
+    assert hinted != text()
+    assert get("cpu").object_id(hinted) == get("cpu").object_id(text())
+
+
 def test_a_constant_or_swapped_values_do() -> None:
     device = get("cpu")
     assert device.object_id(text()) != device.object_id(text(one=2))
