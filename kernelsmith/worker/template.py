@@ -74,11 +74,9 @@ def warm(role: str, spool: Path) -> dict[str, Any]:
 
         return warm_front_end(spool)
     if role in ("launcher", "seed"):
-        from kernelsmith import devices
-        from kernelsmith.numerics import recipes
-        from kernelsmith.worker import launcher
+        from kernelsmith.worker.template_warm import warm_launcher
 
-        return {"device": devices.get("cpu").name, "modules": [recipes.__name__, launcher.__name__]}
+        return warm_launcher()
     raise ValueError(f"role {role!r}: frontend, launcher or seed")
 
 
