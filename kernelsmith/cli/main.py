@@ -71,16 +71,26 @@ def main(arguments: Sequence[str] | None = None, wiring: Wiring | None = None) -
         return 0
 
 
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
-    ] = False,
-) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         from importlib import metadata
 
         print(f"kernelsmith {metadata.version('kernelsmith-rl')}")
         raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version and exit.",
+            is_eager=True,
+            callback=_print_version,
+        ),
+    ] = False,
+) -> None:
+    """Options of every command."""
 
 
 def _usage(error: BaseException) -> int:

@@ -2,14 +2,13 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernelsmith.model import Gain
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 
 def out() -> "Console":
@@ -26,15 +25,18 @@ def err() -> "Console":
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def table(columns: tuple[str, ...], right: tuple[str, ...] = ()) -> "Table":
-    """An empty table whose cells are never cut: ids are there to be copied."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    made = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", no_wrap=True)
-    return made
+def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
+    """Rows (the first is the header) as lines of columns. Nothing is ever cut to fit a terminal:
+    ids are there to be copied. ``right``: columns that align to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return [lines[0], "  ".join("─" * width for width in widths), *lines[1:]]
 
 
 def document(name: str, fields: Mapping[str, Any]) -> None:

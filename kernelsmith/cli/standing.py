@@ -55,13 +55,9 @@ def summary(run: "RunStanding") -> None:
     console = printing.out()
     state = state_of(run)
     console.print(f"run {run.id}  {state} after {printing.duration(run.elapsed_s)}", markup=False)
-    table = printing.table(
-        ("task", "judged", "accepted", "incumbent", "gain over seed", "96 % interval"),
-        right=("judged", "accepted", "gain over seed"),
-    )
-    for task in run.tasks:
-        table.add_row(*row(task))
-    console.print(table)
+    header = ("task", "judged", "accepted", "incumbent", "gain over seed", "96 % interval")
+    for line in printing.aligned([header, *(row(task) for task in run.tasks)], (1, 2, 4)):
+        console.print(line, markup=False)
     for task in run.tasks:
         console.print(f"{task.task}: {task_line(task, run.device)}", markup=False)
     lines = next_commands(run, state)

@@ -13,7 +13,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from kernelsmith.catalog import TaskListing
 from kernelsmith.cli.main import main
 from kernelsmith.errors import EvidenceError, TaskError
 from kernelsmith.model import Task
@@ -47,7 +46,9 @@ class FakeSandbox:
         return None
 
 
-def list_tasks(folders: Sequence[Path]) -> Sequence[TaskListing]:
+def list_tasks(folders: Sequence[Path]) -> Sequence[Any]:
+    from kernelsmith.catalog import TaskListing
+
     return [
         TaskListing(
             name=name,
