@@ -21,7 +21,6 @@ from kernelsmith.model import (
     RunJob,
     RunsResult,
     Status,
-    TimeJob,
     TimeResult,
     TraceJob,
     TraceResult,

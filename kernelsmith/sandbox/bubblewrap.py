@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ class Bubblewrap:
 
     program: Path
     spool: Spool
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, int]
     starter: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
     workers: list[SpoolWorker] = field(default_factory=list)
 
@@ -66,6 +67,7 @@ class Bubblewrap:
             "network": "none",
             "uid_inside": int(INSIDE_ID),
             "tmp_bytes": TMP_BYTES,
+            "system_call_filter": platform.machine() == "x86_64",
             "limits": dict(self.limits),
         }
 
@@ -90,7 +92,7 @@ def open_bubblewrap(
     problem = trial(program)
     if problem:
         raise MissingError(f"bubblewrap cannot start here: {problem}", hint=hint_for(problem))
-    return Bubblewrap(program=program, spool=open_spool(), limits=limits or {})
+    return Bubblewrap(program=program, spool=open_spool(), limits=paths.limits_of(limits))
 
 
 def find_program() -> Path:

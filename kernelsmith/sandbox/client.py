@@ -154,7 +154,13 @@ class SpoolWorker:
             stdin.flush()
         except OSError:
             raise self._died("a job") from None
-        said = self._answer(process, timeout_s + GRACE_S, f"job {name}")
+        said: dict[str, Any] = {}
+        try:
+            said = self._answer(process, timeout_s + GRACE_S, f"job {name}")
+        finally:
+            # Interrupted while waiting (Ctrl-C): its late answer must not meet the next job.
+            if said.get("job") != name:
+                self._end()
         if said.get("job") != name:
             raise self._died(f"job {name}")
         return Ending(
@@ -169,9 +175,11 @@ class SpoolWorker:
         stdout = process.popen.stdout
         assert stdout is not None
         deadline = time.monotonic() + timeout_s
+        poll = select.poll()
+        poll.register(stdout, select.POLLIN)
         while b"\n" not in process.pending:
             left = deadline - time.monotonic()
-            readable = select.select([stdout], [], [], max(left, 0))[0]
+            readable = poll.poll(max(left, 0) * 1000)
             data = os.read(stdout.fileno(), MAX_LINE_BYTES) if readable else b""
             if not data or len(process.pending) > MAX_LINE_BYTES:
                 raise self._died(what)

@@ -4,7 +4,7 @@ import importlib.util
 import os
 import site
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ ENVIRONMENT = {
     # Sets and dicts of strings must iterate alike in every process.
     "PYTHONHASHSEED": "0",
 }
+MEMORY_MAX_BYTES = 8 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,9 @@ def visible() -> Visible:
     not the checkout around it, not the home folder, not the database."""
     package = Path(__file__).resolve().parent.parent
     prefixes = {Path(sys.prefix), Path(sys.base_prefix), Path(sys.base_exec_prefix)}
+    # The program may be reached through links that the prefixes do not show.
+    prefixes |= {prefix.resolve() for prefix in prefixes}
+    prefixes |= {Path(sys.executable).resolve().parent.parent}
     installed = {Path(place) for place in site.getsitepackages()}
     extra = {place for place in _homes(NEEDED) if not _within(place, prefixes)}
     outside = {place for place in extra if not _within(place, [Path("/usr")])}
@@ -54,6 +58,22 @@ def visible() -> Visible:
         package=package,
         python_path=tuple(on_path),
     )
+
+
+def limits_of(given: Mapping[str, int] | None) -> dict[str, int]:
+    """All limits of a job (see ``worker.wall.Limits``), defaults where none are given.
+
+    Address space is limited to three quarters of this machine's memory: a job that needs more
+    must fail by itself, before the system chooses a process to kill.
+    """
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    defaults = {
+        "memory_bytes": min(MEMORY_MAX_BYTES, physical * 3 // 4),
+        "file_bytes": 2 << 30,
+        "trace_file_bytes": 128 << 20,
+        "files": 256,
+    }
+    return defaults | dict(given or {})
 
 
 def worker_command(role: str, spool: str, settings_json: str) -> list[str]:

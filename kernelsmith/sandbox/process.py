@@ -7,6 +7,7 @@ only for sources of our own (see ``choose``).
 
 import ctypes
 import json
+import platform
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -36,7 +37,7 @@ class Process:
     ``landlock`` can only be switched off by a test."""
 
     spool: Spool
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, int]
     landlock: bool = True
     starter: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
     workers: list[SpoolWorker] = field(default_factory=list)
@@ -79,6 +80,7 @@ class Process:
             "landlock_abi": landlock_abi() if self.landlock else 0,
             "namespaces": [],
             "network": "denied by system-call filter",
+            "system_call_filter": platform.machine() == "x86_64",
             "limits": dict(self.limits),
         }
 
@@ -96,7 +98,7 @@ def open_process(limits: Mapping[str, int] | None = None, *, landlock: bool = Tr
     Raises:
         StorageError: no place for the spool.
     """
-    return Process(spool=open_spool(), limits=limits or {}, landlock=landlock)
+    return Process(spool=open_spool(), limits=paths.limits_of(limits), landlock=landlock)
 
 
 def landlock_abi() -> int:

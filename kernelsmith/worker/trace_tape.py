@@ -12,7 +12,7 @@ from kernelsmith.model import ITEMSIZE_BYTES, Buffer, Launch, OutputRef, Plan, S
 
 MAX_LAUNCHES = 64
 MAX_ALLOCATIONS = 256
-MAX_CALL_BYTES = 1 << 31
+MAX_CALL_BYTES = 1 << 30
 SOURCE_NAME = "candidate.py"
 
 

@@ -1,0 +1,94 @@
+"""When the host is killed nothing of it stays behind but a folder, which the next host sweeps."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kernelsmith.errors import MissingError
+from kernelsmith.model import CompileJob, CompileResult
+from kernelsmith.sandbox.choose import choose
+
+from .conftest import WALLS
+
+HOST = """
+import sys, time
+from kernelsmith.model import CompileJob
+from kernelsmith.sandbox.choose import choose
+sandbox = choose(sys.argv[1], trusted_origin=True)
+worker = sandbox.start("launcher")
+worker.submit(CompileJob(ttirs={}, device="cpu")).close()
+print(sandbox.spool.path, flush=True)
+time.sleep(600)
+"""
+
+
+def descendants(root: int) -> set[int]:
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rsplit(") ", 1)[1].split()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(fields[1])
+    found = {root}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {root}
+
+
+@pytest.mark.parametrize("wall", WALLS)
+def test_workers_die_with_a_host_that_is_killed(wall):
+    try:
+        choose(wall, trusted_origin=True).close()
+    except MissingError as error:
+        pytest.skip(f"{wall}: {error.message}")
+    host = subprocess.Popen([sys.executable, "-c", HOST, wall], stdout=subprocess.PIPE, text=True)
+    assert host.stdout is not None
+    spool = Path(host.stdout.readline().strip())
+    workers = descendants(host.pid)
+    assert workers
+    os.kill(host.pid, signal.SIGKILL)
+    host.wait()
+    host.stdout.close()
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    left = [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+    assert not left
+    assert spool.exists()
+    old = time.time() - 3600
+    os.utime(spool, (old, old))
+    choose("process", trusted_origin=True).close()
+    assert not spool.exists()
+
+
+def test_an_interrupted_job_leaves_no_answer_for_the_next(walls, frontend):
+    worker = walls.sandbox_of(frontend).start("launcher")
+    nothing = CompileJob(ttirs={}, device="cpu")
+    worker.submit(nothing).close()
+
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        process = worker.process
+        assert process is not None
+        # A template that is stopped cannot answer, so the wait is certain to be interrupted.
+        os.killpg(process.popen.pid, signal.SIGSTOP)
+        for pid in descendants(process.popen.pid):
+            os.kill(pid, signal.SIGSTOP)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            worker.submit(nothing)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    reply = worker.submit(nothing)
+    assert reply.result == CompileResult(objects={})
+    worker.close()
