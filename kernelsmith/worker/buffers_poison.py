@@ -38,16 +38,6 @@ def fill(view: Bytes, seed: int, salt: int) -> None:
     view[whole:] = turned[: view.size - whole]
 
 
-def intact(view: Bytes, seed: int, salt: int) -> bool:
-    """Whether ``view`` still holds what :func:`fill` put there."""
-    turned = _turned(seed, salt)
-    whole = view.size // PATTERN_BYTES * PATTERN_BYTES
-    return bool(
-        (view[:whole].reshape(-1, PATTERN_BYTES) == turned).all()
-        and (view[whole:] == turned[: view.size - whole]).all()
-    )
-
-
 def _turned(seed: int, salt: int) -> Bytes:
     # A copy of one buffer's poison into another must not pass for the other's own.
     return np.roll(pattern(seed), salt * 1016 % PATTERN_BYTES)

@@ -29,15 +29,27 @@ def test_even_poison_is_large_and_finite():
     assert np.abs(values).min() > 1e6
 
 
-@pytest.mark.parametrize("nbytes", [0, 1, 4097, buffers_poison.PATTERN_BYTES * 2 + 3])
-def test_one_changed_byte_breaks_poison(nbytes):
-    view = np.zeros(nbytes, np.uint8)
-    buffers_poison.fill(view, 5, 2)
-    assert buffers_poison.intact(view, 5, 2)
-    for place in {0, nbytes // 2, nbytes - 1} if nbytes else ():
-        view[place] ^= 1
-        assert not buffers_poison.intact(view, 5, 2)
-        view[place] ^= 1
+@pytest.mark.parametrize("place", ["zone_start", "start", "end", "zone_end"])
+def test_one_changed_byte_breaks_exactly_one_red_zone(bench, place):
+    held = buffers.allocate(bench.plan(70_000), misalign_bytes=2, poison=5)
+    assert buffers.broken_zones(held) == ()
+    span = held.spans[1]
+    at = {
+        "zone_start": span.zone_start,
+        "start": span.start - 1,
+        "end": span.start + span.nbytes,
+        "zone_end": span.zone_end - 1,
+    }[place]
+    held.region.bytes[at] ^= 1
+    side = "before" if at < span.start else "after"
+    assert buffers.broken_zones(held) == (f"output 0 {side}",)
+
+
+def test_two_buffers_never_hold_the_same_poison():
+    views = [np.empty(4096, np.uint8) for _ in range(2)]
+    for salt, view in enumerate(views):
+        buffers_poison.fill(view, 5, salt)
+    assert not np.array_equal(*views)
 
 
 def test_rows_lie_at_their_strides_and_poison_between_them():
