@@ -2,7 +2,7 @@
 
     h    = x                          or, with a residual,  h = round(x + residual)
     rstd = 1 / sqrt(mean(h * h) + eps)
-    y    = round((h * rstd) * weight)
+    y    = round(h * rstd * weight), from left to right
 
     g    = dy * weight,  hat = h * rstd
     dh   = round(rstd * (g - hat * mean(g * hat)) [+ gradient that reaches h from elsewhere])
