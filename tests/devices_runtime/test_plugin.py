@@ -75,9 +75,14 @@ cpu.activate(threads=1)
 print("still", type(driver.active).__name__)
 cpu.deactivate()
 print("again", type(driver.active).__name__)
-with cpu.activated():
+with cpu.activated(threads=1):
+    outer = driver.active
+    with cpu.activated(threads=2):
+        assert driver.active is not outer
+    assert driver.active is outer
     driver.reset_active()
-print("reset", type(driver.active).__name__)
+    print("reset", type(driver.active).__name__)
+print("after", type(driver.active).__name__)
 kernel[(1,)](4, 5)
 """
 
@@ -117,6 +122,7 @@ def test_another_active_driver_keeps_working_and_activate_wins_until_deactivate(
         "still CpuDriver",
         "again FakeDriver",
         "reset FakeDriver",
+        "after FakeDriver",
         "launched on fake (4, 5)",
     ]
 

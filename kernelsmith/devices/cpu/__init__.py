@@ -56,9 +56,20 @@ def deactivate() -> None:
 
 @contextmanager
 def activated(*, threads: int | None = None, order: str = "ascending") -> Iterator[None]:
-    """:func:`activate` for the length of a ``with`` block."""
-    activate(threads=threads, order=order)
+    """:func:`activate` for the length of a ``with`` block; what was active before, also by an
+    enclosing block, is active again after it."""
+    from kernelsmith.devices.cpu.versions import require_triton
+
+    require_triton()
+    from triton.runtime import driver
+
+    from kernelsmith.devices.cpu.driver import CpuDriver
+
+    before = driver._active
+    ours = CpuDriver(threads=threads, order=order, previous=before)
+    driver.set_active(ours)
     try:
         yield
     finally:
-        deactivate()
+        driver.set_active(before)
+        ours.close()
