@@ -1,7 +1,6 @@
 """Structured control flow: scf.for, scf.if, scf.while."""
 
 from kernelsmith.devices.cpu.codegen_text import Stream
-from kernelsmith.devices.cpu.lower_dot import dot
 from kernelsmith.devices.cpu.lower_evaluate import evaluate
 from kernelsmith.devices.cpu.lower_forms import Form, llvm
 from kernelsmith.devices.cpu.lower_nest import fill, lane_axis, over
@@ -379,4 +378,4 @@ def lower_while(lo: Lowering, op: Op, run: "object") -> None:
         )
 
 
-__all__ = ["Block", "dot", "is_lazy", "lower_for", "lower_if", "lower_while"]
+__all__ = ["Block", "is_lazy", "lower_for", "lower_if", "lower_while"]

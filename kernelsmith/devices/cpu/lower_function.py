@@ -218,7 +218,7 @@ def _lower_op(lo: Lowering, op: Op) -> None:
         reduce(lo, op)
         lo.consumed(op)
     elif name == "tt.dot":
-        dot(lo, op)
+        dot(lo, op, _accumulate_in_place(lo, op))
         lo.consumed(op)
     elif name in ("scf.for", "scf.if", "scf.while"):
         if writes_memory(op):
@@ -244,6 +244,21 @@ def _lazy(lo: Lowering, op: Op) -> None:
             lo.pending[result] = op
     for result in op.results:
         lo.env.setdefault(result, Lazy(op))
+
+
+def _accumulate_in_place(lo: Lowering, op: Op) -> Buffer | None:
+    """The buffer of ``acc`` in ``acc = dot(a, b, acc)`` when the loop carries it and nothing
+    else reads it; the result then needs no buffer and no copy."""
+    result, acc = op.results[0], op.operands[2]
+    bound = lo.env.get(acc)
+    block = lo.home[op]
+    users = lo.uses.get(result, [])
+    if not isinstance(bound, Buffer) or acc not in block.args or lo.uses[acc] != [op]:
+        return None
+    if len(users) != 1 or users[0] is not block.ops[-1] or bound.ty != result.ty:
+        return None
+    position = users[0].operands.index(result)
+    return bound if block.args.index(acc) == position + 1 else None
 
 
 def flush(lo: Lowering, before: Op) -> None:
