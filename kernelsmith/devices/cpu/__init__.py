@@ -10,6 +10,7 @@ Importing this package imports none of triton, torch, llvmlite and numpy.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 def activate(*, threads: int | None = None, order: str = "ascending") -> None:
@@ -31,14 +32,7 @@ def activate(*, threads: int | None = None, order: str = "ascending") -> None:
     from kernelsmith.devices.cpu.driver import CpuDriver
 
     deactivate()
-    previous = driver._active
-    if previous is None:
-        # Resolved while ours still answers "inactive": another active driver (a GPU's) keeps its
-        # place as the default and is not asked again.
-        try:
-            previous = driver.default
-        except RuntimeError:
-            previous = None
+    previous = _before(driver)
     driver.set_active(CpuDriver(threads=threads, order=order, previous=previous))
 
 
@@ -65,7 +59,7 @@ def activated(*, threads: int | None = None, order: str = "ascending") -> Iterat
 
     from kernelsmith.devices.cpu.driver import CpuDriver
 
-    before = driver._active
+    before = _before(driver)
     ours = CpuDriver(threads=threads, order=order, previous=before)
     driver.set_active(ours)
     try:
@@ -73,3 +67,12 @@ def activated(*, threads: int | None = None, order: str = "ascending") -> Iterat
     finally:
         driver.set_active(before)
         ours.close()
+
+
+def _before(driver: Any) -> Any:
+    """The driver in charge, None if there is none. The default is resolved while ours still
+    answers "inactive": another active driver (a GPU's) keeps its place as the default."""
+    try:
+        return driver._active or driver.default
+    except RuntimeError:
+        return None
