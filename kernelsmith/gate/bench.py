@@ -44,6 +44,8 @@ class Bench:
         self.device = device
         self.limits = limits
         self.objects: dict[str, tuple[ObjectInfo, bytes]] = {}
+        # The seed's plan classes: their texts come from the seed, whoever else uses them.
+        self.trusted: dict[str, PlanClass] = {}
         self._sandbox = sandbox
         self._workers: dict[Role, Worker] = {}
 
@@ -80,7 +82,7 @@ class Bench:
             calls=tuple(forms.trace_call(self.task, case) for case in cases),
             device=self.task.device,
             emit=not real,
-            known=tuple(subject.classes),
+            known=tuple({**self.trusted, **subject.classes}),
             real=real,
             timeout_s=self.limits.trace_timeout_s,
         )
@@ -102,14 +104,15 @@ class Bench:
         if result.failure is not None:
             return failed(result.failure)
         for case in wanted:
-            found = plans.check(self.task, case, result, subject.classes)
+            found = plans.check(self.task, case, result, {**self.trusted, **subject.classes})
             if found.status is not None:
                 return found
         if keep_plans:
             subject.plans.update({case.id: result.plans[case.id] for case in wanted})
-        for class_id, plan_class in result.classes.items():
+        for class_id in plans.classes_of(result.plans[case.id] for case in wanted):
             if class_id in subject.classes:
                 continue
+            plan_class = self.trusted.get(class_id) or result.classes[class_id]
             if not plan_class.ttir:
                 return Outcome(status="TRACE", message=f"plan class {class_id} came without text")
             subject.classes[class_id] = plan_class
@@ -122,23 +125,23 @@ class Bench:
             }
         )
 
-    def compile(self, subject: Subject) -> Outcome:
-        """Compiles every class of the subject that has no object yet."""
-        todo: dict[str, str] = {}
-        names: dict[str, PlanClass] = {}
-        for class_id, plan_class in subject.classes.items():
-            if class_id in subject.object_of:
-                continue
-            object_id = self.device.object_id(plan_class.ttir)
-            subject.object_of[class_id] = object_id
-            if object_id not in self.objects:
-                todo[object_id] = plan_class.ttir
-                names[object_id] = plan_class
+    def compile(self, subject: Subject, cases: Iterable[Case] | None = None) -> Outcome:
+        """Compiles the subject's classes that have no object yet: all, or those of ``cases``."""
+        wanted = set(subject.classes)
+        if cases is not None:
+            wanted = plans.classes_of(subject.plans[case.id] for case in cases)
+        object_of = {
+            class_id: self.device.object_id(subject.classes[class_id].ttir)
+            for class_id in sorted(wanted - set(subject.object_of))
+        }
+        names = {oid: subject.classes[class_id] for class_id, oid in object_of.items()}
+        todo = {oid: one.ttir for oid, one in names.items() if oid not in self.objects}
         found = self._compile(subject, todo) if todo else Outcome()
         if found.status is not None:
             kernel = names.get(found.evidence["where"])
             where = f"kernel {kernel.kernel}: " if kernel else ""
             return replace(found, message=f"{where}{found.message}")
+        subject.object_of.update(object_of)
         used = [self.objects[oid][0] for oid in set(subject.object_of.values())]
         return Outcome(
             evidence={

@@ -2,12 +2,13 @@
 
 import re
 import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.parity import note_marks
 from kernelsmith.gate.reference import Reference, compare
-from kernelsmith.gate.subject import Ask, Execution, Outcome, Subject, draw_seed
+from kernelsmith.gate.subject import Ask, Outcome, Subject, draw_seed
 from kernelsmith.model import Case, PlanClass
 
 FLOAT_ATOMIC = re.compile(
@@ -16,20 +17,24 @@ FLOAT_ATOMIC = re.compile(
 MISALIGN_BYTES = 8
 PAD_ELEMENTS = 3
 """Extra elements a row: with an odd row stride no row but the first stays aligned."""
+COSTLIEST = 4
+"""Cases that are run beside another process."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One way to repeat a call, and how it is said."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat:
+    """One run to repeat: the case whose bits it must have, how it is run, and what it is called."""
 
-    name: str
+    base: Case
+    case: Case
+    how: str
     order: str = "ascending"
     misalign_bytes: int = 0
 
 
 def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
-    """Repeats every case under other program orders, pointers and a co-runner, and each call form
-    with padded rows; every run has fresh pointers."""
+    """Repeats every case under other program orders and pointers, each call form with padded
+    rows, and the costliest cases beside another process; every run has fresh pointers."""
     for plan_class in subject.classes.values():
         line = float_atomic(plan_class)
         if line:
@@ -40,34 +45,47 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
                 evidence={"kernel": plan_class.kernel, "ttir": line},
             )
     cases = sorted(bench.task.cases, key=lambda case: reference.seconds[case.id])
-    for change in changes(reference.secret):
-        found = _repeat(bench, reference, subject, cases, change)
-        if found.status is not None:
-            return found
-    padded = [replace(c, id=f"{c.id} padded rows", row_stride_pad=PAD_ELEMENTS) for c in cases]
-    found = _padded(bench, reference, subject, cases, padded)
+    repeats = [*_all_repeats(cases, reference.secret), *_padded(cases)]
+    found = bench.prepare(subject, [one.case for one in repeats])
     if found.status is not None:
         return found
-    found = _beside_another(bench, reference, subject, cases[-4:])
+    found = _run(bench, reference, subject, repeats)
     if found.status is not None:
         return found
-    return Outcome(
-        evidence={
-            "repeats": [change.name for change in changes(reference.secret)]
-            + ["padded rows", "beside another process"],
-            "cases": len(cases),
-        }
-    )
+    found = _beside_another(bench, reference, subject, cases[-COSTLIEST:])
+    if found.status is not None:
+        return found
+    ways = [*sorted({one.how for one in repeats}), "beside another process"]
+    return Outcome(evidence={"repeats": ways, "runs": len(repeats) + COSTLIEST})
 
 
-def changes(secret: int) -> tuple[Change, ...]:
-    """Program orders and pointers under which a call is repeated."""
-    return (
-        Change("program order descending", order="descending"),
-        Change("program order shuffled", order=f"shuffled:{draw_seed(secret, 'order') & 0xFFFF}"),
-        Change("programs on 2 threads", order="threads:2"),
-        Change(f"pointers {MISALIGN_BYTES} bytes off", misalign_bytes=MISALIGN_BYTES),
-    )
+def _all_repeats(cases: list[Case], secret: int) -> Iterator[Repeat]:
+    """Two runs a case: programs backwards or shuffled (in turns) at pointers that are not
+    16-byte aligned, and programs on two threads."""
+    shuffled = f"shuffled:{draw_seed(secret, 'order') & 0xFFFF}"
+    off = f"pointers {MISALIGN_BYTES} bytes off"
+    for number, case in enumerate(cases):
+        order = shuffled if number % 2 else "descending"
+        word = order.partition(":")[0]
+        yield Repeat(
+            base=case,
+            case=case,
+            how=f"program order {word}, {off}",
+            order=order,
+            misalign_bytes=MISALIGN_BYTES,
+        )
+        yield Repeat(base=case, case=case, how="programs on 2 threads", order="threads:2")
+
+
+def _padded(cases: list[Case]) -> Iterator[Repeat]:
+    """Each call form and dtype once, with gaps between the rows of every input."""
+    seen: set[tuple[str, str]] = set()
+    for case in cases:
+        if (case.call, case.dtype) in seen or case.row_stride_pad != 0:
+            continue
+        seen.add((case.call, case.dtype))
+        wide = replace(case, id=f"{case.id} padded rows", row_stride_pad=PAD_ELEMENTS)
+        yield Repeat(base=case, case=wide, how="padded rows")
 
 
 def float_atomic(plan_class: PlanClass) -> str:
@@ -78,66 +96,52 @@ def float_atomic(plan_class: PlanClass) -> str:
     return ""
 
 
-def _repeat(
-    bench: Bench, reference: Reference, subject: Subject, cases: list[Case], change: Change
+def _run(
+    bench: Bench, reference: Reference, subject: Subject, repeats: Sequence[Repeat]
 ) -> Outcome:
     asks = [
         Ask(
-            key=case.id,
-            case=case,
-            inputs=reference.inputs(case),
-            order=change.order,
-            misalign_bytes=change.misalign_bytes,
+            key=f"{one.case.id}, {one.how}",
+            case=one.case,
+            inputs=reference.inputs(one.case, of=one.base),
+            order=one.order,
+            misalign_bytes=one.misalign_bytes,
         )
-        for case in cases
+        for one in repeats
     ]
-    done = bench.execute(subject, asks, seconds_expected=sum(reference.seconds.values()))
-    return _judge(bench, reference, subject, cases, done, f", {change.name}")
-
-
-def _judge(
-    bench: Bench,
-    reference: Reference,
-    subject: Subject,
-    cases: list[Case],
-    done: list[Execution] | Outcome,
-    how: str,
-) -> Outcome:
+    done = bench.execute(subject, asks, seconds_expected=3 * sum(reference.seconds.values()))
     if isinstance(done, Outcome):
         return done
-    for case, execution in zip(cases, done, strict=True):
-        note_marks(subject, case.id + how, execution.canaries, execution.changed_inputs)
+    for one, execution in zip(repeats, done, strict=True):
+        note_marks(subject, execution.key, execution.canaries, execution.changed_inputs)
         found = compare(
             bench.task,
-            case,
-            reference.outputs(case),
+            one.base,
+            reference.outputs(one.base),
             execution.outputs,
             status="NONDETERMINISTIC",
-            how=how,
+            how=f", {one.how}",
         )
         if found.status is not None:
-            return found
+            return _blame(bench, reference, subject, one, found)
     return Outcome()
 
 
-def _padded(
-    bench: Bench, reference: Reference, subject: Subject, cases: list[Case], padded: list[Case]
+def _blame(
+    bench: Bench, reference: Reference, subject: Subject, repeat: Repeat, found: Outcome
 ) -> Outcome:
-    """Each call form and dtype once, with gaps between the rows of every input."""
-    seen: dict[tuple[str, str], tuple[Case, Case]] = {}
-    for case, wide in zip(cases, padded, strict=True):
-        seen.setdefault((case.call, case.dtype), (case, wide))
-    plain = [pair[0] for pair in seen.values()]
-    wide_cases = [pair[1] for pair in seen.values()]
-    found = bench.prepare(subject, wide_cases)
-    if found.status is not None:
+    """Which of two changes made together it was, if one of them alone shows it."""
+    if repeat.order == "ascending" or not repeat.misalign_bytes:
         return found
-    asks = [
-        Ask(key=wide.id, case=wide, inputs=reference.inputs(wide, of=case))
-        for case, wide in zip(plain, wide_cases, strict=True)
-    ]
-    done = bench.execute(subject, asks)
-    return _judge(bench, reference, subject, plain, done, ", padded rows")
+    order, off = repeat.how.split(", ")
+    for alone in (
+        replace(repeat, misalign_bytes=0, how=order),
+        replace(repeat, order="ascending", how=off),
+    ):
+        again = _run(bench, reference, subject, [alone])
+        if again.status is not None:
+            return again
+    return found
 
 
 def _beside_another(
@@ -162,4 +166,18 @@ def _beside_another(
         other.join()
     if raised:
         raise raised[0]
-    return _judge(bench, reference, subject, cases, done, ", beside another process")
+    if isinstance(done, Outcome):
+        return done
+    for case, execution in zip(cases, done, strict=True):
+        note_marks(subject, execution.key, execution.canaries, execution.changed_inputs)
+        found = compare(
+            bench.task,
+            case,
+            reference.outputs(case),
+            execution.outputs,
+            status="NONDETERMINISTIC",
+            how=", beside another process",
+        )
+        if found.status is not None:
+            return found
+    return Outcome()

@@ -12,6 +12,7 @@ from kernelsmith.gate import (
     cross_path,
     declared_range,
     determinism,
+    first_look,
     latency,
     memory,
     parity,
@@ -185,7 +186,11 @@ class Gate:
                 results.append(CheckResult(name=name, status="unchecked", seconds=0.0))
                 continue
             begun = time.monotonic()
-            found = check()
+            found = Outcome()
+            if name == "compile" and "parity.train" in names:
+                name, found = first_look.check(self.bench, self.reference, judging.subject)
+            if found.status is None:
+                found = check()
             results.append(_result(name, found, time.monotonic() - begun))
             if found.status is not None:
                 status = found.status

@@ -17,33 +17,43 @@ def check(bench: Bench, reference: Reference, subject: Subject, path: PathName) 
     cases = [case for case in task.cases if task.call(case.call).path == path]
     reference.compute(cases)
     cases.sort(key=lambda case: reference.seconds[case.id])
-    elements = 0
     for part in growing(cases):
-        asks = [Ask(key=case.id, case=case, inputs=reference.inputs(case)) for case in part]
-        expected_s = sum(reference.seconds[case.id] for case in part)
-        done = bench.execute(subject, asks, seconds_expected=expected_s)
-        if isinstance(done, Outcome):
-            return done
-        for case, execution in zip(part, done, strict=True):
-            note_marks(subject, execution.key, execution.canaries, execution.changed_inputs)
-            found = compare(
-                task, case, reference.outputs(case), execution.outputs, status="BITS_DIFFER"
-            )
-            if found.status is not None:
-                return found
-            elements += sum(
-                math.prod(plans.output_meta(spec, case).shape)
-                for spec in task.call(case.call).outputs
-            )
+        found = compare_cases(bench, reference, subject, part)
+        if found.status is not None:
+            return found
+    elements = sum(
+        math.prod(plans.output_meta(spec, case).shape)
+        for case in cases
+        for spec in task.call(case.call).outputs
+    )
     return Outcome(evidence={"cases": len(cases), "elements": elements})
 
 
+def compare_cases(
+    bench: Bench, reference: Reference, subject: Subject, cases: Sequence[Case]
+) -> Outcome:
+    """Runs these cases in one job and compares them in order."""
+    asks = [Ask(key=case.id, case=case, inputs=reference.inputs(case)) for case in cases]
+    expected_s = sum(reference.seconds[case.id] for case in cases)
+    done = bench.execute(subject, asks, seconds_expected=expected_s)
+    if isinstance(done, Outcome):
+        return done
+    for case, execution in zip(cases, done, strict=True):
+        note_marks(subject, execution.key, execution.canaries, execution.changed_inputs)
+        found = compare(
+            bench.task, case, reference.outputs(case), execution.outputs, status="BITS_DIFFER"
+        )
+        if found.status is not None:
+            return found
+    return Outcome()
+
+
 def growing(cases: Sequence[Case]) -> Iterator[Sequence[Case]]:
-    """Slices of 1, 3, 9, … cases."""
+    """Slices of 1, 8, 64, … cases."""
     begin, size = 0, 1
     while begin < len(cases):
         yield cases[begin : begin + size]
-        begin, size = begin + size, size * 3
+        begin, size = begin + size, size * 8
 
 
 def note_marks(

@@ -48,9 +48,9 @@ def test_a_faster_equal_candidate_is_accepted_with_all_its_checks(kit: Any) -> N
         ({"no_compile": True}, "COMPILE", "compile", "kernel k: op tt.nope"),
         ({"crashes": "CRASH"}, "CRASH", "parity.train", "the process died"),
         ({"crashes": "TIMEOUT"}, "TIMEOUT", "parity.train", "the process died"),
-        ({"wrong_entry": "forward_train"}, "BITS_DIFFER", "parity.train", "output s: 1 of 7"),
+        ({"wrong_entry": "forward_train"}, "BITS_DIFFER", "parity.train", "output s: 1 of "),
         ({"wrong_entry": "backward"}, "BITS_DIFFER", "parity.train", "first at [5]"),
-        ({"wrong_entry": "forward_infer"}, "BITS_DIFFER", "parity.infer", "case infer-1, output y"),
+        ({"wrong_entry": "forward_infer"}, "BITS_DIFFER", "parity.infer", "case infer-40, output y: 1 of 240"),
         ({"adds": 1.0}, "BITS_DIFFER", "parity.train", "ulp apart"),
         ({"wrong_at_rows": 16}, "PATHS_DIFFER", "cross_path", "decode of 16, output y, token"),
         ({"wrong_at_rows": 33}, "PATHS_DIFFER", "cross_path", "decode of 33"),
@@ -81,7 +81,10 @@ def test_each_fault_meets_its_check(
     assert says in last.message
     assert "\n" not in last.message
     assert verdict.gain is None
-    assert [c.name for c in verdict.checks] == ORDER[: ORDER.index(check) + 1]
+    names = [c.name for c in verdict.checks]
+    # What already a first look shows, one case of each entry, is told before all is compiled.
+    before = ORDER[: ORDER.index(check)]
+    assert names in ([*before, check], ["policy", "trace", check])
     assert all(c.status in ("pass", "unchecked") for c in verdict.checks[:-1])
 
 

@@ -40,7 +40,9 @@ RMS_NORM = (
         old="h = (h + residual).to(x_ptr.dtype.element_ty).to(tl.float32)",
         new="h = h + residual",
     ),
-    Mutant(name="scale by rstd * weight", old="(h * rstd) * weight", new="h * (rstd * weight)"),
+    Mutant(
+        name="scale by rstd * weight", old="y = (h * rstd) * weight", new="y = h * (rstd * weight)"
+    ),
     Mutant(
         name="backward: rstd * mean first",
         old="dy * weight - (x * rstd) * mean",
@@ -63,7 +65,8 @@ LINEAR = (
     Mutant(
         name="blocks of K summed apart",
         old='tl.dot(a, b, acc, input_precision="ieee")',
-        new='acc + tl.dot(a, b, input_precision="ieee")',
+        # Without the two factors the compiler folds the sum back into the dot's accumulator.
+        new='acc + (tl.dot(a, b, input_precision="ieee") * 2.0) * 0.5',
     ),
     Mutant(
         name="K in descending blocks",
