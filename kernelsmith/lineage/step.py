@@ -4,10 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, insert, inspect, select
+from sqlalchemy import Connection, insert, select
 
 from kernelsmith.lineage import records
 from kernelsmith.lineage.models import Base, Blob, Step
+
+KEYS = {
+    name: [column.name for column in table.primary_key]
+    for name, table in Base.metadata.tables.items()
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,11 +36,13 @@ class StepWriter:
         ).first()
         self.seq, self.previous = (last.seq + 1, last.digest) if last else (1, "")
 
-    def add(self, table: type[Base], values: Mapping[str, Any]) -> None:
-        """Inserts one row."""
-        self.connection.execute(insert(table).values(**values))
-        key = [values[column.name] for column in inspect(table).primary_key]
-        self.manifest.append((table.__tablename__, key, records.row_hash(values)))
+    def add(self, table: type[Base], *rows: Mapping[str, Any]) -> None:
+        """Inserts rows of one table."""
+        if rows:
+            self.connection.execute(insert(table), rows)
+        for row in rows:
+            key = [row[name] for name in KEYS[table.__tablename__]]
+            self.manifest.append((table.__tablename__, key, records.row_hash(row)))
 
     def add_blob(self, data: bytes) -> str:
         """Keeps ``data`` unless it is kept already; returns its hash."""
@@ -49,14 +56,15 @@ class StepWriter:
         """Writes the step's row, which binds all that was added to every step before it."""
         manifest = records.canonical(self.manifest)
         self.connection.execute(
-            insert(Step).values(
-                seq=self.seq,
-                at=self.at,
-                kind=self.kind,
-                run_id=self.run_id,
-                manifest=manifest,
-                digest=records.chain_hash(
+            insert(Step),
+            {
+                "seq": self.seq,
+                "at": self.at,
+                "kind": self.kind,
+                "run_id": self.run_id,
+                "manifest": manifest,
+                "digest": records.chain_hash(
                     self.previous, self.seq, self.at, self.kind, self.run_id, manifest
                 ),
-            )
+            },
         )

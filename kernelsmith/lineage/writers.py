@@ -87,18 +87,25 @@ def write_verdict(writer: StepWriter, payload: Payload) -> str:
             "judged_at": writer.at,
         },
     )
-    for ordinal, check in enumerate(verdict.checks):
-        values = {
+    checks = [
+        {
+            "verdict_id": identity,
+            "ordinal": ordinal,
             "name": check.name,
             "status": check.status,
             "seconds": float(check.seconds),
             "message": check.message,
             "evidence": records.canonical(check.evidence),
         }
-        writer.add(CheckRow, {"verdict_id": identity, "ordinal": ordinal, **values})
-    for ordinal, session in enumerate(verdict.samples):
-        blob = writer.add_blob(records.canonical(session).encode())
-        writer.add(TimingSession, {"verdict_id": identity, "ordinal": ordinal, "samples": blob})
+        for ordinal, check in enumerate(verdict.checks)
+    ]
+    writer.add(CheckRow, *checks)
+    blobs = [writer.add_blob(records.canonical(each).encode()) for each in verdict.samples]
+    sessions = [
+        {"verdict_id": identity, "ordinal": ordinal, "samples": blob}
+        for ordinal, blob in enumerate(blobs)
+    ]
+    writer.add(TimingSession, *sessions)
     return identity
 
 
@@ -217,6 +224,7 @@ def _add_candidate(writer: StepWriter, candidate: Candidate, normal_hash: str) -
     }
     record = candidate_record(values, parents)
     writer.add(CandidateRow, {"record": record, "step": writer.seq, **values})
-    for ordinal, parent in enumerate(parents):
-        writer.add(Parent, {"record": record, "ordinal": ordinal, "parent": parent})
+    numbered = enumerate(parents)
+    links = [{"record": record, "ordinal": number, "parent": each} for number, each in numbered]
+    writer.add(Parent, *links)
     return record
