@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from kernelsmith.errors import InfrastructureError, KernelsmithError, StorageError
+from kernelsmith.errors import EvidenceError, InfrastructureError, KernelsmithError, StorageError
 from kernelsmith.interrupts import Interrupts
 from kernelsmith.lineage.past import Before, PastCandidate, TaskBefore
 from kernelsmith.model import Candidate, Gain, Task, Verdict
@@ -226,6 +226,9 @@ def _judge(
                 return lane.judge.judge(candidate, incumbent, tally.confirms)
         except StorageError:
             raise
+        except EvidenceError as error:
+            message = f"judging {candidate.id} of {lane.task.name}: {error.message}"
+            raise EvidenceError(message, hint=error.hint) from error
         except InfrastructureError as error:
             if not last:
                 continue

@@ -4,16 +4,13 @@ import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from kernelsmith import config
 from kernelsmith.cli import options, printing
 from kernelsmith.errors import InputError
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 NEWEST = 20
 
@@ -114,7 +111,7 @@ def diff(
 
 
 @contextmanager
-def opened(db: Path | None) -> "Iterator[Connection]":
+def opened(db: Path | None) -> Iterator[Any]:
     """One view of the lineage that the options and settings name."""
     from kernelsmith.lineage.database import open_for_reading
 
@@ -126,7 +123,7 @@ def opened(db: Path | None) -> "Iterator[Connection]":
         database.close()
 
 
-def _is_run(connection: "Connection", name: str) -> bool:
+def _is_run(connection: Any, name: str) -> bool:
     """Whether ``name`` can only mean a run. ``latest`` means the latest run."""
     from kernelsmith.lineage import queries
 
@@ -141,7 +138,7 @@ def _is_run(connection: "Connection", name: str) -> bool:
     return True
 
 
-def _show_run(connection: "Connection", run_id: str, as_json: bool) -> None:
+def _show_run(connection: Any, run_id: str, as_json: bool) -> None:
     from kernelsmith.cli.standing import run_fields, summary
     from kernelsmith.lineage import queries, standings, verdicts
 
