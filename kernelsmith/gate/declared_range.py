@@ -6,16 +6,37 @@ Host code may dispatch on shapes; the classes of a branch that no case takes are
 from collections.abc import Iterator
 from dataclasses import replace
 
+from kernelsmith.errors import TaskError
 from kernelsmith.gate.bench import Bench
-from kernelsmith.gate.reference import chunks
+from kernelsmith.gate.reference import Reference, chunks
 from kernelsmith.gate.subject import Outcome, Subject
 from kernelsmith.model import Case, Task
 
 
-def check(bench: Bench, subject: Subject) -> Outcome:
-    """Traces each call form, dtype and set of other dims at every M of ``token_range``."""
-    traced = 0
+def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
+    """Traces each call form, dtype and set of other dims at every M of ``token_range``.
+
+    Raises:
+        TaskError: the seed does not handle its own range either.
+    """
     before = len(subject.classes)
+    found = _walk(bench, subject)
+    if found.status is not None:
+        at_seed = _walk(bench, reference.seed)
+        if at_seed.status is not None:
+            raise TaskError(
+                f"the seed of task {bench.task.name} fails in its declared range: "
+                f"{at_seed.status}: {at_seed.message}",
+                hint="narrow token_range, or mend the seed",
+            )
+        return found
+    return replace(
+        found, evidence={**found.evidence, "classes_beyond_cases": len(subject.classes) - before}
+    )
+
+
+def _walk(bench: Bench, subject: Subject) -> Outcome:
+    traced = 0
     for part in chunks(list(range_cases(bench.task)), bench.limits.range_chunk):
         found = bench.plan(subject, part, keep_plans=False)
         if found.status is not None:
@@ -29,7 +50,6 @@ def check(bench: Bench, subject: Subject) -> Outcome:
             "traced": traced,
             "token_range": list(bench.task.token_range),
             "classes": len(subject.classes),
-            "classes_beyond_cases": len(subject.classes) - before,
         }
     )
 

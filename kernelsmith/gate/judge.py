@@ -45,7 +45,6 @@ BITS = (
     "cross_path",
     "determinism",
     "memory",
-    "declared_range",
 )
 """The checks that decide about bits, which the seed itself must pass."""
 
@@ -166,9 +165,9 @@ class Gate:
             ("cross_path", partial(cross_path.check, *shared)),
             ("determinism", partial(determinism.check, *shared)),
             ("memory", partial(memory.check, *shared)),
-            ("declared_range", partial(declared_range.check, bench, subject)),
             ("order", None),
             ("latency", partial(latency.check, *shared, incumbent, judging.label)),
+            ("declared_range", partial(declared_range.check, *shared)),
             ("confirm", partial(self._confirm, judging)),
         )
 

@@ -13,9 +13,6 @@ from kernelsmith.model import Candidate, Verdict
 
 BEFORE_MEMORY = ("policy", "trace", "compile", "parity.train", "parity.infer", "memory")
 """What a cheat of memory must get through: repeats that it passes anyway are left out here."""
-SEED_BITS = tuple(name for name in BITS if name != "declared_range")
-"""For the seed. Its declared range takes longer than all else here and says nothing of the gate;
-it is walked when the seed or any rewrite is judged."""
 MUTANT_REASONS = ("BITS_DIFFER", "PATHS_DIFFER")
 
 
@@ -70,7 +67,7 @@ def _require(name: str, verdict: Verdict, reasons: set[str], check: str | None) 
 
 
 def _require_seed(gate: Gate) -> None:
-    verdict = gate.judge_bits(gate.seed, SEED_BITS)
+    verdict = gate.judge_bits(gate.seed, BITS)
     last = verdict.checks[-1]
     if not verdict.accepted:
         raise EvidenceError(

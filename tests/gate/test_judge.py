@@ -7,6 +7,7 @@ import pytest
 
 from kernelsmith.errors import EvidenceError, InputError, TaskError
 from kernelsmith.model import RunJob, TimeJob, TraceJob
+from tests.gate.fake_workers import source_of
 
 ORDER = [
     "policy",
@@ -17,9 +18,9 @@ ORDER = [
     "cross_path",
     "determinism",
     "memory",
-    "declared_range",
     "order",
     "latency",
+    "declared_range",
     "confirm",
 ]
 
@@ -50,7 +51,12 @@ def test_a_faster_equal_candidate_is_accepted_with_all_its_checks(kit: Any) -> N
         ({"crashes": "TIMEOUT"}, "TIMEOUT", "parity.train", "the process died"),
         ({"wrong_entry": "forward_train"}, "BITS_DIFFER", "parity.train", "output s: 1 of "),
         ({"wrong_entry": "backward"}, "BITS_DIFFER", "parity.train", "first at [5]"),
-        ({"wrong_entry": "forward_infer"}, "BITS_DIFFER", "parity.infer", "case infer-40, output y: 1 of 240"),
+        (
+            {"wrong_entry": "forward_infer"},
+            "BITS_DIFFER",
+            "parity.infer",
+            "case infer-40, output y: 1 of 240",
+        ),
         ({"adds": 1.0}, "BITS_DIFFER", "parity.train", "ulp apart"),
         ({"wrong_at_rows": 16}, "PATHS_DIFFER", "cross_path", "decode of 16, output y, token"),
         ({"wrong_at_rows": 33}, "PATHS_DIFFER", "cross_path", "decode of 33"),
@@ -64,7 +70,7 @@ def test_a_faster_equal_candidate_is_accepted_with_all_its_checks(kit: Any) -> N
         ({"wrong_stale": True}, "MEMORY", "memory", "scratch left by an earlier call"),
         ({"canary": True}, "MEMORY", "memory", "wrote past scratch 0 after"),
         ({"writes_input": True}, "MEMORY", "memory", "changed input x"),
-        ({"trace_fails_at": 29}, "TRACE", "declared_range", "M=29: no branch for it"),
+        ({"gain": 1.05, "trace_fails_at": 29}, "TRACE", "declared_range", "M=29: no branch for it"),
         ({"gain": 1.0}, "NOT_FASTER", "latency", "in one session"),
         ({"gain": 1.05, "knows_real": True}, "UNCONFIRMED", "confirm", "another launch 0"),
         ({"gain": 1.05, "cold_gain": 1.0}, "NOT_FASTER", "confirm", "cold 0 of 8"),
@@ -127,7 +133,7 @@ def test_the_seed_itself_passes_every_bit_check_and_is_not_faster(kit: Any) -> N
     verdict = kit.gate.judge(kit.gate.seed, kit.gate.seed, 0)
     assert verdict.status == "NOT_FASTER"
     assert "same machine code" in verdict.checks[-1].message
-    assert [c.status for c in verdict.checks] == ["pass"] * 9 + ["unchecked", "fail"]
+    assert [c.status for c in verdict.checks] == ["pass"] * 8 + ["unchecked", "fail"]
     assert not [job for _, job in kit.sandbox.log if isinstance(job, TimeJob)]
 
 
@@ -201,6 +207,12 @@ def test_a_seed_that_breaks_its_own_claims_is_a_task_error(new_kit: Any) -> None
     kit = new_kit(calls=claims)  # the op sums in blocks of 8: cuts at multiples of 3 change bits
     with pytest.raises(TaskError, match="the seed of task toy fails cross_path"):
         kit.judge(gain=1.05)
+
+
+def test_a_seed_that_does_not_handle_its_range_is_a_task_error(new_kit: Any) -> None:
+    kit = new_kit(seed_source=source_of(trace_fails_at=29))
+    with pytest.raises(TaskError, match="fails in its declared range"):
+        kit.judge(gain=1.05, trace_fails_at=29)
 
 
 def test_a_candidate_of_another_task_is_refused(kit: Any) -> None:
