@@ -8,6 +8,7 @@ from kernelsmith.proposers.search.record import Entry, Record, setting_key
 from kernelsmith.proposers.search.space import OPTION_VALUES, Site
 
 _BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128)
+_WIDTHS = (128, 256, 512, 1024)
 
 
 def child(
@@ -91,6 +92,8 @@ def _bucket(genome: Genome, site: Site, rng: random.Random) -> Bucket | None:
     there = sorted({k.bucket for k in genome if k.site == site.name and k.bucket is not None})
     if there and rng.random() < 0.5:
         return rng.choice(there)
-    if site.rows and rng.random() < 0.4 and all(b.dim == site.rows for b in there):
-        return Bucket(site.rows, rng.choice(_BOUNDS))
-    return None
+    if rng.random() >= 0.4:
+        return None
+    if there and there[0].dim != site.rows:
+        return Bucket(there[0].dim, rng.choice(_WIDTHS))
+    return Bucket(site.rows, rng.choice(_BOUNDS)) if site.rows else None

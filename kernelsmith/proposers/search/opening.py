@@ -1,70 +1,172 @@
 """The opening: settings that are known to pay, most promising first.
 
 Each item is a set of settings laid over the best candidate so far. Items recognise patterns, not
-names of kernels, so they are as good for a user's kernel as for the shipped seeds. The order comes
-from measurements on the CPU device (``benchmarks/``); on a GPU, warps, stages and buckets of rows
-come before forms that only a CPU cares for.
+names of kernels, so they are as good for a user's kernel as for the shipped seeds. The order for
+the CPU device comes from measurements on it; on a GPU, warps, stages and tiles by rows come before
+forms that only a CPU cares for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from kernelsmith.proposers.search.genome import Bucket, Genome, Knob, merged
 from kernelsmith.proposers.search.space import Site
 
 Item = tuple[str, Genome]
+Ranked = tuple[int, str, Genome]
+RowCounts = Callable[[Site], tuple[int, ...]]
+
+# A tile of rows pays while few of a row's operands are live at once, and not for narrow rows.
+_ROW_OPERANDS = 2
+_NARROW = 256
+_MIN_DOT_STEP = 16
 
 
-def items(sites: tuple[Site, ...], row_counts: tuple[int, ...], device: str) -> Iterator[Item]:
-    """(note, settings) in the order to try them."""
-    bests = [_best(site, row_counts, device) for site in sites]
+def items(sites: tuple[Site, ...], row_counts: RowCounts, device: str) -> Iterator[Item]:
+    """(note, settings) in the order to try them.
+
+    Args:
+        sites: of the program to rewrite.
+        row_counts: gives the row counts of the timed cases that reach a site.
+        device: "cpu" or "cuda".
+    """
+    bests = [_best(site, row_counts(site)) for site in sites]
     everything = merged(*(genome for _, genome in bests))
     if everything:
         yield "all patterns at once", everything
     for site, (note, genome) in zip(sites, bests, strict=True):
         if genome and len(genome) < len(everything):
             yield f"{site.kernel}: {note}", genome
+    ranked: list[Ranked] = []
     for site in sites:
-        yield from _variants(site, row_counts, device)
+        ranked += _dot_variants(site, row_counts(site)) if site.has_dot else _row_variants(site)
+        ranked += _tile_variants(site)
+        ranked += _options(site, device)
+    for _, note, genome in sorted(ranked, key=lambda item: item[0]):
+        yield note, genome
 
 
-def _best(site: Site, row_counts: tuple[int, ...], device: str) -> Item:
+def _best(site: Site, counts: tuple[int, ...]) -> Item:
     """The settings that promise most on one site."""
     if site.has_dot:
-        return "tiles by rows", _dot_buckets(site, row_counts)
-    if "columns" in site.forms:
-        return "a row in one block", {Knob(site.name, "columns"): "single"}
+        return "tiles by rows, longer inner blocks", merged(
+            _buckets(site, counts), _inner_blocks(site, counts)
+        )
+    if "columns" in site.forms and site.ordered and not _sums_rows(site):
+        rows = _row_tile(site) if site.row_operands <= _ROW_OPERANDS else {}
+        return "a row in one block", merged({Knob(site.name, "columns"): "single"}, rows)
     return "", {}
 
 
-def _dot_buckets(site: Site, row_counts: tuple[int, ...]) -> Genome:
-    if not site.rows:
-        return {}
+def _sums_rows(site: Site) -> bool:
+    return any(site.tiles.get(tile) == site.rows for tile in site.ordered)
+
+
+def _buckets(site: Site, counts: tuple[int, ...]) -> Genome:
+    """Shorter tiles of rows for calls with few rows."""
     tile = next((t for t, size in site.tiles.items() if size == site.rows), "")
-    if not tile or tile in site.steps:
+    if not site.rows or not tile or tile in site.steps or not counts:
         return {}
-    genome = {}
-    for bound in (1, 2, 4, 8, 16, 32, 64):
-        if any(count <= bound for count in row_counts):
-            genome[Knob(site.name, tile, Bucket(site.rows, bound))] = str(bound)
+    full = int(site.default[tile])
+    return {
+        Knob(site.name, tile, Bucket(site.rows, bound)): str(bound)
+        for bound in (1, 4, 8, 16, 32, 64)
+        if min(counts) <= bound < full
+    }
+
+
+def _inner_blocks(site: Site, counts: tuple[int, ...]) -> Genome:
+    """Twice the step along the inner dimension; where that is the rows, the longest step that
+    pads the timed row counts least."""
+    step = next(iter(site.steps & site.constants.keys()), "")
+    if not step:
+        return {}
+    old = int(site.default[step])
+    if site.tiles.get(step) != site.rows:
+        return {Knob(site.name, step): str(2 * old)}
+    sizes = [old >> shift for shift in range(8) if old >> shift >= _MIN_DOT_STEP] or [old]
+    best = min(sizes, key=lambda size: (sum(-count % size for count in counts), -size))
+    return {} if best == old else {Knob(site.name, step): str(best)}
+
+
+def _row_tile(site: Site) -> Genome:
+    """Four rows a program, narrow rows excepted."""
+    if "rows" not in site.forms:
+        return {}
+    genome = {Knob(site.name, "rows"): "4"}
+    width = next((site.tiles[t] for t in sorted(site.ordered) if t in site.tiles), "")
+    if width in site.dims:
+        genome[Knob(site.name, "rows", Bucket(width, _NARROW))] = "off"
     return genome
 
 
-def _variants(site: Site, row_counts: tuple[int, ...], device: str) -> Iterator[Item]:
-    """Single knobs of one site, then pairs."""
-    for name, values in site.forms.items():
+def _row_variants(site: Site) -> Iterator[Ranked]:
+    """Single forms of kernels without a dot."""
+    order = [
+        (1, "columns", ("single",)),
+        (2, "rows", ("4",)),
+        (3, "programs", ("8",)),
+        (5, "columns", ("static",)),
+        (6, "rows", ("8", "2")),
+        (7, "programs", ("4", "16", "persistent", "2")),
+        (8, "rows", ("16",)),
+        (4, "unroll", ("on",)),
+    ]
+    yield from _forms(site, order)
+
+
+def _dot_variants(site: Site, counts: tuple[int, ...]) -> Iterator[Ranked]:
+    """Parts of the best, and single forms, of kernels with a dot."""
+    parts = [
+        ("tiles by rows", _buckets(site, counts)),
+        ("inner blocks", _inner_blocks(site, counts)),
+    ]
+    for note, genome in parts:
+        if genome:
+            yield 0, f"{site.kernel}: {note}", genome
+    order = [
+        (4, "load_b", ("transposed",)),
+        (4, "order", ("columns",)),
+        (6, "load_a", ("transposed",)),
+        (6, "programs", ("4", "persistent", "2", "8", "16")),
+    ]
+    yield from _forms(site, order)
+    step = next(iter(site.steps & site.constants.keys()), "")
+    if "dot" in site.forms and step and _buckets(site, counts):
+        bucket = Bucket(site.rows, 1)
+        genome = {Knob(site.name, "dot", bucket): "fma"}
+        yield 7, f"{site.kernel}: an explicit chain for one row", genome
+
+
+def _forms(site: Site, order: Sequence[tuple[int, str, tuple[str, ...]]]) -> Iterator[Ranked]:
+    for rank, name, values in order:
         for value in values:
-            yield f"{site.kernel}: {name} {value}", {Knob(site.name, name): value}
+            if value in site.forms.get(name, ()):
+                yield rank, f"{site.kernel}: {name} {value}", {Knob(site.name, name): value}
+
+
+def _tile_variants(site: Site) -> Iterator[Ranked]:
+    """Other lengths of one tile constant."""
     for name in site.constants:
         if name in site.ordered:
-            yield f"{site.kernel}: {name} fitted", {Knob(site.name, name): "fit"}
+            yield 5, f"{site.kernel}: {name} fitted", {Knob(site.name, name): "fit"}
             continue
         old = int(site.default[name])
-        for value in (old // 2, old * 2, old // 4, old * 4, old // 8):
-            if value >= 1:
-                genome = {Knob(site.name, name): str(value)}
-                yield f"{site.kernel}: {name} {value}", genome
-    if device != "cpu":
-        for option, numbers in (("num_warps", ("2", "4", "8")), ("num_stages", ("2", "3", "4"))):
-            for value in numbers:
-                if site.default.get(option) != value:
-                    yield f"{site.kernel}: {option} {value}", {Knob(site.name, option): value}
+        for rank, value in (
+            (3, old // 2),
+            (3, old * 2),
+            (5, old // 4),
+            (6, old // 8),
+            (8, old * 4),
+        ):
+            if 1 <= value <= 4096:
+                yield rank, f"{site.kernel}: {name} {value}", {Knob(site.name, name): str(value)}
+
+
+def _options(site: Site, device: str) -> Iterator[Ranked]:
+    """Launch options; the CPU device compiles the same code whatever they are."""
+    if device == "cpu":
+        return
+    for option, values in (("num_warps", ("4", "8", "2")), ("num_stages", ("3", "4", "2"))):
+        for value in values:
+            if site.default.get(option) != value:
+                yield 2, f"{site.kernel}: {option} {value}", {Knob(site.name, option): value}

@@ -46,9 +46,16 @@ class Record:
         return sum(id_ in e.parents for e in self.entries)
 
     def tried(self, base: str, settings: Genome) -> bool:
-        """Whether a judged candidate of ``base`` had all of ``settings``."""
+        """Whether a judged candidate of ``base`` was one of its parents plus ``settings``."""
         wanted = settings.items()
-        return any(e.base == base and wanted <= e.genome.items() for e in self.entries[1:])
+        by_id = {e.id: e for e in self.entries}
+        for entry in self.entries[1:]:
+            if entry.base == base and wanted <= entry.genome.items():
+                rest = entry.genome.items() - wanted
+                parents = [by_id[p] for p in entry.parents if p in by_id]
+                if any(rest <= parent.genome.items() for parent in parents):
+                    return True
+        return False
 
 
 def setting_key(knob: Knob, value: str) -> tuple[str, str, str]:

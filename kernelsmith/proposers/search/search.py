@@ -68,8 +68,7 @@ class Search:
         self, task: Task, record: Record, base: str, all_sites: tuple[Site, ...]
     ) -> Iterator[Proposal]:
         best = record.best
-        counts = _row_counts(task)
-        for note, settings in opening.items(all_sites, counts, task.device):
+        for note, settings in opening.items(all_sites, _row_counts(task), task.device):
             keys = {setting_key(k, v) for k, v in settings.items()}
             if not record.tried(base, settings) and not keys & record.banned:
                 yield f"opening, {note}", (best,), merged(best.genome, settings)
@@ -101,7 +100,17 @@ def _token_arguments(task: Task) -> frozenset[str]:
     )
 
 
-def _row_counts(task: Task) -> tuple[int, ...]:
-    """Row counts of the timed cases, ascending."""
-    dims = [dict(case.dims) for case in task.cases if case.weight > 0]
-    return tuple(sorted({d[task.token_dim] for d in dims if task.token_dim in d}))
+def _row_counts(task: Task) -> opening.RowCounts:
+    """For a site, the row counts of the timed cases that reach it, ascending."""
+    counts: dict[str, set[int]] = {entry: set() for entry in task.entries}
+    for case in task.cases:
+        dims = dict(case.dims)
+        if case.weight > 0 and task.token_dim in dims:
+            counts[task.call(case.call).entry].add(dims[task.token_dim])
+    everything = set().union(*counts.values())
+
+    def of(site: Site) -> tuple[int, ...]:
+        found = [counts.get(function, everything) for function in site.functions]
+        return tuple(sorted(set().union(*found)))
+
+    return of

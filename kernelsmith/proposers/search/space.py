@@ -1,12 +1,13 @@
 """Which knobs a program offers, with the values worth trying."""
 
+import ast
 from dataclasses import dataclass, field
 
 import libcst as cst
 
 from kernelsmith.proposers.search import cst_text as text
 from kernelsmith.proposers.search.forms import Plan, Subject, apply
-from kernelsmith.proposers.search.program import Launch, Program
+from kernelsmith.proposers.search.program import Kernel, Launch, Program
 from kernelsmith.proposers.search.render import FORMS
 
 OPTION_VALUES = {"num_warps": ("1", "2", "4", "8", "16"), "num_stages": ("1", "2", "3", "4", "5")}
@@ -20,7 +21,8 @@ class Site:
     ``constants`` and ``forms`` map names to values to try; ``ordered`` names tile constants whose
     length decides the order of a sum, so that only fitting them to the row is likely to keep bits;
     ``steps`` those that a loop steps by; ``default`` gives the seed's values; ``tiles`` maps a
-    tile constant to the host text of the size it covers.
+    tile constant to the host text of the size it covers; ``row_operands`` counts the arguments
+    that are loaded at addresses which depend on the program.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Site:
     tiles: dict[str, str]
     default: dict[str, str] = field(default_factory=dict)
     has_dot: bool = False
+    row_operands: int = 0
 
 
 def sites(program: Program) -> tuple[Site, ...]:
@@ -76,4 +79,23 @@ def _site(
         tiles={t: launch.arguments.get(p, "") for t, p in kernel.tiles.items() if p},
         default=default,
         has_dot=has_dot,
+        row_operands=_row_operands(kernel),
     )
+
+
+def _row_operands(kernel: Kernel) -> int:
+    roots = {
+        node.targets[0].id
+        for node in ast.walk(kernel.tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and "tl.program_id" in ast.unparse(node.value)
+    }
+    found: set[str] = set()
+    for node in ast.walk(kernel.tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.load" and node.args:
+            used = {n.id for n in ast.walk(node.args[0]) if isinstance(n, ast.Name)}
+            if used & roots:
+                found |= used & set(kernel.params)
+    strides = {name for name in found if "stride" in name}
+    return len(found - strides)
