@@ -1,8 +1,8 @@
-"""``tl.dot`` on float32 tiles through the blocked loops of :mod:`micro_dot`.
+"""``tl.dot`` with few rows on a weight tile that lies contiguous along k in memory.
 
-Operands go into dense float32 tiles first. A weight tile that lies contiguous along k in memory
-is not gathered: while its mask is all true, decided at run time, it is turned in registers;
-otherwise the general way packs it. Either way each element is the same chain of fmas.
+While the tile's mask is all true, decided at run time, it is turned in registers and goes straight
+into the fmas (:func:`micro_dot.dot_rows`), without a packed copy. Each element is the same chain
+of fmas as on the general way.
 """
 
 from collections.abc import Callable
@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from kernelsmith.devices.cpu import micro_dot
 from kernelsmith.devices.cpu.codegen_text import branch
-from kernelsmith.devices.cpu.lower_evaluate import Index, evaluate, write_buffer
+from kernelsmith.devices.cpu.lower_evaluate import Index, evaluate
 from kernelsmith.devices.cpu.lower_forms import Form, as_vector
-from kernelsmith.devices.cpu.lower_nest import fill, lane_axis, over
 from kernelsmith.devices.cpu.lower_state import (
     Buffer,
     Context,
@@ -21,12 +20,10 @@ from kernelsmith.devices.cpu.lower_state import (
     Scalar,
     index_const,
 )
-from kernelsmith.devices.cpu.ttir import Op, Ty, Value
+from kernelsmith.devices.cpu.ttir import Op, Value
 
-Widen = Callable[[Lowering, Context, Form, str], Form]
-
-#: Up to here turning b for every 8 rows beats packing it once.
-_ROWS_UP_TO = 32
+#: With more rows a packed copy of b pays for itself.
+_ROWS_UP_TO = 16
 #: Longest mask that is tested in one vector.
 _MAX_MASK = 1024
 
@@ -34,133 +31,62 @@ _MAX_MASK = 1024
 @dataclass(frozen=True, slots=True)
 class Turned:
     """A [BK, BN] operand whose memory is rows of n, contiguous along k: element (k, n) is at
-    ``base + n * row_bytes + k * item_bytes``. ``mask`` is its load's, None without one."""
+    ``base + n * row_bytes + k * item_bytes``. ``whole`` is an i1 operand: whether all of it may
+    be read."""
 
     item: str
     base: str
     row_bytes: str
-    mask: Value | None
+    whole: str
 
 
-def applies(lo: Lowering, op: Op) -> bool:
-    """Whether the op is a 2-D float32 accumulation that the blocked loops take."""
+def turned_tile(lo: Lowering, op: Op) -> Turned | None:
+    """How b of a dot lies in memory, if the dot is one that :func:`call` takes."""
     a, b, acc = (operand.ty for operand in op.operands[:3])
-    return (
-        lo.em.features.fma
-        and op.results[0].ty.elem == "f32"
-        and acc.elem == "f32"
-        and len(acc.shape) == 2
-        and a.elem in ("bf16", "f16", "f32")
-        and b.elem in ("bf16", "f16", "f32")
-        and b.shape[1] % micro_dot.LANES == 0
-    )
+    if (
+        not lo.em.features.fma
+        or len(acc.shape) != 2
+        or {acc.elem, op.results[0].ty.elem} != {"f32"}
+        or a.shape[0] > _ROWS_UP_TO
+        or b.shape[0] == 1
+        or not _contiguous(lo, op.operands[1])
+    ):
+        return None
+    found = _through(lo, op.operands[1], (index_const(0), _lanes(b.shape[1])))
+    assert found is not None
+    load, at = found
+    item = load.results[0].ty.elem
+    if not micro_dot.fits(a.shape[0], b.shape[0], b.shape[1], item):
+        return None
+    before = _mark(lo)
+    pointer = evaluate(lo, Context(b.shape[1], lo.em.depth), load.operands[0], at)
+    whole = _all_true(lo, load.operands[1]) if len(load.operands) > 1 else "true"
+    if pointer.kind != "A" or whole is None:
+        _back(lo, before)
+        return None
+    return Turned(item, str(pointer.val), str(pointer.step), whole)
 
 
-def dot(lo: Lowering, op: Op, widen: Widen) -> None:
-    """Lowers the op, in place where nothing else reads the accumulator."""
-    a, b = op.operands[:2]
-    (bm, bk), bn = a.ty.shape, b.ty.shape[1]
-    out = _accumulator(lo, op)
-    a_turned = _contiguous(lo, a, 0) and not _contiguous(lo, a, 1)
-    lhs = _pack(lo, a, widen, turned=a_turned)
-    turned = _turned(lo, b)
-
-    def general() -> None:
-        rhs = _pack(lo, b, widen, turned=False)
-        _tile(lo, out, lhs, rhs.base, (bm, bk, bn), a_turned)
-
-    if turned is None or not micro_dot.fits(bm, bk, bn, turned.item):
-        general()
-    else:
-        _either(lo, turned, general, lambda: _fast(lo, out, lhs, turned, (bm, bk, bn), a_turned))
-    lo.env[op.results[0]] = out
-
-
-def _accumulator(lo: Lowering, op: Op) -> Buffer:
-    """The buffer the dot adds to, holding operand 2; that operand's own when it dies here."""
-    acc = op.operands[2]
-    bound = lo.env[acc]
-    block = lo.home[op]
-    definer = lo.definer.get(acc)
-    here = acc in block.args or (definer is not None and lo.home[definer] is block)
-    if isinstance(bound, Buffer) and bound.dirty and here and lo.uses.get(acc) == [op]:
-        return bound
-    out = lo.new_buffer(op.results[0].ty, True)
-    fill(lo, acc, out)
-    return out
-
-
-def _fast(
-    lo: Lowering,
-    out: Buffer,
-    lhs: Buffer,
-    b: Turned,
-    sizes: tuple[int, int, int],
-    a_turned: bool,
-) -> None:
-    bm, bk, bn = sizes
-    em = lo.em
-    if bm > _ROWS_UP_TO:
-        packed = lo.new_buffer(Ty("f32", (bk, bn)), False)
-        name = f"pack_rows.{bk}.{bn}.{b.item}"
-        text = micro_dot.pack_rows(name, bk, bn, b.item, "noinline #0")
-        em.functions.setdefault(name, text)
-        em.do(em.depth, f"call void @{name}(ptr {packed.base}, ptr {b.base}, i64 {b.row_bytes})")
-        _tile(lo, out, lhs, packed.base, sizes, a_turned)
-        return
+def call(lo: Lowering, op: Op, b: Turned, a: Buffer, acc: Buffer) -> None:
+    """acc += a @ b. ``a`` is dense float32 [BM, BK], or [BK, BM] where its type says k-major."""
+    (bm, bk), bn = op.operands[0].ty.shape, op.operands[1].ty.shape[1]
+    em, a_turned = lo.em, a.ty.pointee == "k-major"
     name = f"dot_rows.{bm}.{bk}.{bn}.{b.item}.{int(a_turned)}"
     text = micro_dot.dot_rows(name, bm, bk, bn, b.item, "noinline #0", a_turned=a_turned)
     em.functions.setdefault(name, text)
     em.declarations.update(micro_dot.DECLARATIONS)
-    em.do(
-        em.depth,
-        f"call void @{name}(ptr {out.base}, ptr {lhs.base}, ptr {b.base}, i64 {b.row_bytes})",
-    )
+    operands = f"ptr {acc.base}, ptr {a.base}, ptr {b.base}, i64 {b.row_bytes}"
+    em.do(em.depth, f"call void @{name}({operands})")
 
 
-def _tile(
-    lo: Lowering,
-    out: Buffer,
-    lhs: Buffer,
-    rhs: str,
-    sizes: tuple[int, int, int],
-    a_turned: bool,
-) -> None:
-    bm, bk, bn = sizes
-    em = lo.em
-    name = f"dot_tile.{bm}.{bk}.{bn}.{int(a_turned)}"
-    text = micro_dot.dot_tile(name, bm, bk, bn, "noinline #0", a_turned=a_turned)
-    em.functions.setdefault(name, text)
-    em.declarations.update(micro_dot.DECLARATIONS)
-    em.do(em.depth, f"call void @{name}(ptr {out.base}, ptr {lhs.base}, ptr {rhs})")
-
-
-def _pack(lo: Lowering, value: Value, widen: Widen, *, turned: bool) -> Buffer:
-    """The operand as a dense float32 tile, or its transpose."""
-    shape = value.ty.shape
-    buffer = lo.new_buffer(Ty("f32", shape[::-1] if turned else shape), False)
-
-    def body(ctx: Context, index: Index) -> None:
-        form = widen(lo, ctx, evaluate(lo, ctx, value, index), "f32")
-        write_buffer(lo, ctx, buffer, index[::-1] if turned else index, form)
-
-    over(lo, shape, 0 if turned else lane_axis(shape), body)
-    return buffer
-
-
-def _either(lo: Lowering, b: Turned, general: Callable[[], None], fast: Callable[[], None]) -> None:
-    """``fast`` where all of b's mask is true, else ``general``."""
-    if b.mask is None:
+def either(lo: Lowering, b: Turned, fast: Callable[[], None], general: Callable[[], None]) -> None:
+    """``fast`` where all of b may be read, else ``general``."""
+    if b.whole == "true":
         fast()
         return
     em, level = lo.em, lo.em.depth
-    whole = _all_true(lo, b.mask)
-    if whole is None:
-        general()
-        return
-    branch(em, level, whole, fast)
-    partial = em.op(level, f"xor i1 {whole}, true")
-    branch(em, level, partial, general)
+    branch(em, level, b.whole, fast)
+    branch(em, level, em.op(level, f"xor i1 {b.whole}, true"), general)
 
 
 def _all_true(lo: Lowering, mask: Value) -> str | None:
@@ -213,21 +139,19 @@ def _through(lo: Lowering, value: Value, index: Index) -> tuple[Op, Index] | Non
     return None
 
 
-def _contiguous(lo: Lowering, value: Value, axis: int) -> bool:
-    """Whether a loaded 2-D operand's elements along ``axis`` are neighbours in memory, whatever
-    the index along the other axis."""
+def _contiguous(lo: Lowering, value: Value) -> bool:
+    """Whether a loaded [BK, BN] operand's elements along k are neighbours in memory, whatever
+    the index along n."""
     em = lo.em
     probe = Form("U", "i64", "%probe", em.depth)
-    index = [probe, probe]
-    index[axis] = _lanes(value.ty.shape[axis])
-    found = _through(lo, value, tuple(index))
-    if found is None or value.ty.shape[axis] == 1:
+    found = _through(lo, value, (_lanes(value.ty.shape[0]), probe))
+    if found is None:
         return False
     load, at = found
     if load.operands[0].ty.shape[0] == 1 or load.operands[0].ty.shape[1] == 1:
         return False
     before = _mark(lo)
-    pointer = evaluate(lo, Context(value.ty.shape[axis], em.depth), load.operands[0], at)
+    pointer = evaluate(lo, Context(value.ty.shape[0], em.depth), load.operands[0], at)
     # What was emitted only served to find the form; ``%probe`` does not exist.
     _back(lo, before)
     return pointer.kind == "A" and pointer.step == load.results[0].ty.item_bytes
@@ -243,22 +167,3 @@ def _back(lo: Lowering, mark: list[tuple[int, str]]) -> None:
     for stream, (length, label) in zip(lo.em.streams, mark, strict=True):
         del stream.lines[length:]
         stream.label = label
-
-
-def _turned(lo: Lowering, value: Value) -> Turned | None:
-    """How the operand lies in memory, if it is a load contiguous along k and even along n."""
-    if value.ty.shape[0] == 1 or not _contiguous(lo, value, 0):
-        return None
-    found = _through(lo, value, (index_const(0), _lanes(value.ty.shape[1])))
-    assert found is not None
-    load, at = found
-    item = load.results[0].ty.elem
-    if item not in micro_dot.CHUNK:
-        return None
-    before = _mark(lo)
-    pointer = evaluate(lo, Context(value.ty.shape[1], lo.em.depth), load.operands[0], at)
-    if pointer.kind != "A":
-        _back(lo, before)
-        return None
-    mask = load.operands[1] if len(load.operands) > 1 else None
-    return Turned(item, str(pointer.val), str(pointer.step), mask)

@@ -1,40 +1,62 @@
-"""Operands of a dot in the arena, in the accumulator's type and in the order they are read."""
+"""Operands of a matrix product in the arena, in the accumulator's type and reading order."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from kernelsmith.devices.cpu import lower_float as fl
 from kernelsmith.devices.cpu.codegen_asm import Asm
 from kernelsmith.devices.cpu.codegen_text import LANES
-from kernelsmith.devices.cpu.lower_evaluate import evaluate
 from kernelsmith.devices.cpu.lower_forms import Form, as_vector, llvm
 from kernelsmith.devices.cpu.lower_state import Buffer, Context, Lowering, index_const
 from kernelsmith.devices.cpu.lower_transpose import transpose16
-from kernelsmith.devices.cpu.ttir import Ty, Value
+from kernelsmith.devices.cpu.ttir import Ty
+
+#: Reads an operand: (context, its row or column, k) -> form. One of the two carries the lanes.
+Read = Callable[[Context, Form, Form], Form]
 
 
-def widen(lo: Lowering, ctx: Context, form: Form, elem: str) -> Form:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operand:
+    """One side of a product: ``size`` rows (left) or columns (right) by ``k``. ``along_k``: its
+    loads are contiguous along k."""
+
+    read: Read
+    elem: str
+    size: int
+    k: int
+    along_k: bool
+
+    def form(self, lo: Lowering, lanes: int, at: Form, k: Form) -> Form:
+        """The operand at a place, for a vector of ``lanes`` along the index that is not fixed."""
+        return self.read(Context(lanes, lo.em.depth), at, k)
+
+
+def widen(lo: Lowering, lanes: int, form: Form, elem: str) -> Form:
     """A form converted to the accumulator's element type."""
     if form.elem == elem:
         return form
-    s = Asm(lo.em, form.level, 0 if form.kind == "U" else ctx.lanes)
-    text = str(form.val) if form.kind == "U" else as_vector(lo.em, form, ctx.lanes)
+    s = Asm(lo.em, form.level, 0 if form.kind == "U" else lanes)
+    text = str(form.val) if form.kind == "U" else as_vector(lo.em, form, lanes)
     if elem == "i32":
         wide = s.cast("sext", form.elem, text, "i32")
     else:
         wide = fl.to_float(s, form.elem, text)
-        if elem == "f64":
+        if elem == "f64" and form.elem != "f64":
             wide = s.cast("fpext", "float", wide, "double")
     return Form(form.kind, elem, wide, form.level, 0, form.dirty)
 
 
-def _loop(lo: Lowering, stack: ExitStack, size: int, step: int) -> Form:
+def counted(lo: Lowering, stack: ExitStack, size: int, step: int) -> Form:
+    """A loop over ``range(0, size, step)`` kept open by the stack; its index."""
     if size <= step:
         return index_const(0)
     loop = stack.enter_context(lo.em.loop(size, step))
     return Form("U", "i64", loop.index, lo.em.depth, 0, False, step)
 
 
-def _add(lo: Lowering, a: Form, b: Form | int) -> Form:
+def plus(lo: Lowering, a: Form, b: Form | int) -> Form:
+    """Sum of two non-negative indices."""
     other = index_const(b) if isinstance(b, int) else b
     if isinstance(a.val, int) and isinstance(other.val, int):
         return index_const(a.val + other.val)
@@ -47,119 +69,113 @@ def _add(lo: Lowering, a: Form, b: Form | int) -> Form:
     return Form("U", "i64", got, level, 0, False, min(a.align, other.align))
 
 
-def _lane(at: Form, lanes: int) -> Form:
-    return at if lanes == 1 else Form("A", "i64", at.val, at.level, 1, False, lanes)
-
-
-def _put(lo: Lowering, base: str, place: Form, text: str, elem: str, lanes: int) -> None:
-    """Stores one vector at an element offset that is a multiple of the lanes."""
-    em, size = lo.em, Ty(elem).item_bytes
-    t = f"<{lanes} x {llvm(elem)}>" if lanes > 1 else llvm(elem)
-    depth = em.depth
-    at = em.op(depth, f"mul i64 {place.val}, {size}")
-    p = em.op(depth, f"getelementptr i8, ptr {base}, i64 {at}")
-    em.do(depth, f"store {t} {text}, ptr {p}, align {min(64, size * lanes)}")
-
-
-def _text(lo: Lowering, form: Form, lanes: int) -> str:
-    return as_vector(lo.em, form, lanes) if lanes > 1 else str(form.val)
-
-
-def pack_left(
-    lo: Lowering, value: Value, elem: str, batch: tuple[Form, ...], axis: int
-) -> Buffer:
-    """A[m, k] of one batch, dense, rows of k; or rows of m ("k-major") if its loads are
-    contiguous along m. Single elements are read from it, so either order serves."""
-    m, k = value.ty.shape[-2:]
-    k_major = axis == len(value.ty.shape) - 2
-    inner, outer = (m, k) if k_major else (k, m)
-    lanes = min(LANES, inner)
-    buffer = lo.new_buffer(Ty(elem, (m, k), "k-major" if k_major else ""), False)
-    with ExitStack() as stack:
-        slow = _loop(lo, stack, outer, 1)
-        fast = _loop(lo, stack, inner, lanes)
-        ctx = Context(lanes, lo.em.depth)
-        lane = _lane(fast, lanes)
-        place = (*batch, lane, slow) if k_major else (*batch, slow, lane)
-        form = widen(lo, ctx, evaluate(lo, ctx, value, place), elem)
-        offset = _add(lo, _scaled(lo, slow, inner), fast)
-        _put(lo, buffer.base, offset, _text(lo, form, lanes), elem, lanes)
-    return buffer
-
-
-def _scaled(lo: Lowering, at: Form, by: int) -> Form:
+def times(lo: Lowering, at: Form, by: int) -> Form:
+    """An index times a constant."""
     if isinstance(at.val, int):
         return index_const(at.val * by)
+    if by == 1:
+        return at
     got = lo.em.op(at.level, f"mul nuw nsw i64 {at.val}, {by}")
     return Form("U", "i64", got, at.level, 0, False, at.align * by)
 
 
+def lane(at: Form, lanes: int) -> Form:
+    """Lanes that run on from an index."""
+    return at if lanes == 1 else Form("A", "i64", at.val, at.level, 1, False, lanes)
+
+
+def text_of(lo: Lowering, form: Form, lanes: int) -> str:
+    return as_vector(lo.em, form, lanes) if lanes > 1 else str(form.val)
+
+
+def put(lo: Lowering, base: str, place: Form, text: str, elem: str, lanes: int) -> None:
+    """Stores one vector at an element offset that is a multiple of the lanes."""
+    em, size = lo.em, Ty(elem).item_bytes
+    t = f"<{lanes} x {llvm(elem)}>" if lanes > 1 else llvm(elem)
+    at = times(lo, place, size)
+    p = em.op(em.depth, f"getelementptr i8, ptr {base}, i64 {at.val}")
+    em.do(em.depth, f"store {t} {text}, ptr {p}, align {min(64, size * lanes)}")
+
+
+def pack_left(lo: Lowering, side: Operand, elem: str) -> Buffer:
+    """A[m, k] as rows of k; or as rows of m (``pointee`` "k-major") if its loads are contiguous
+    along m. Single elements are read from it, so either order serves."""
+    inner, outer = (side.k, side.size) if side.along_k else (side.size, side.k)
+    lanes = min(LANES, inner)
+    mark = "" if side.along_k else "k-major"
+    buffer = lo.new_buffer(Ty(elem, (side.size, side.k), mark), False)
+    with ExitStack() as stack:
+        slow = counted(lo, stack, outer, 1)
+        fast = counted(lo, stack, inner, lanes)
+        along = lane(fast, lanes)
+        at, k = (slow, along) if side.along_k else (along, slow)
+        form = widen(lo, lanes, side.form(lo, lanes, at, k), elem)
+        offset = plus(lo, times(lo, slow, inner), fast)
+        put(lo, buffer.base, offset, text_of(lo, form, lanes), elem, lanes)
+    return buffer
+
+
 def pack_panel(
-    lo: Lowering,
-    value: Value,
-    elem: str,
-    batch: tuple[Form, ...],
-    axis: int,
-    column: Form,
-    columns: int,
-    lanes: int,
+    lo: Lowering, side: Operand, elem: str, column: Form, columns: int, lanes: int
 ) -> str:
     """B[k, column : column + columns] as ``[k][columns]``; returns its address."""
-    k = value.ty.shape[-2]
-    buffer = lo.new_buffer(Ty(elem, (k, columns)), False)
-    along_k = axis == len(value.ty.shape) - 2
-    if along_k and lanes == LANES and k >= LANES and Ty(elem).item_bytes == 4:
-        _pack_transposed(lo, value, elem, batch, column, columns, buffer)
+    buffer = lo.new_buffer(Ty(elem, (side.k, columns)), False)
+    if side.along_k and lanes == LANES and side.k >= LANES and Ty(elem).item_bytes == 4:
+        _pack_transposed(lo, side, elem, column, columns, buffer)
         return buffer.base
     with ExitStack() as stack:
-        row = _loop(lo, stack, k, 1)
-        fast = _loop(lo, stack, columns, lanes)
-        ctx = Context(lanes, lo.em.depth)
-        lane = _lane(_add(lo, column, fast), lanes)
-        form = widen(lo, ctx, evaluate(lo, ctx, value, (*batch, row, lane)), elem)
-        offset = _add(lo, _scaled(lo, row, columns), fast)
-        _put(lo, buffer.base, offset, _text(lo, form, lanes), elem, lanes)
+        row = counted(lo, stack, side.k, 1)
+        fast = counted(lo, stack, columns, lanes)
+        along = lane(plus(lo, column, fast), lanes)
+        form = widen(lo, lanes, side.form(lo, lanes, along, row), elem)
+        offset = plus(lo, times(lo, row, columns), fast)
+        put(lo, buffer.base, offset, text_of(lo, form, lanes), elem, lanes)
     return buffer.base
 
 
+def block_k(side: Operand, elem: str) -> int:
+    """How many k one transposed block of 16 columns covers: 32 for 16-bit elements, which travel
+    in pairs of k and so need half the shuffles."""
+    paired = side.elem in ("f16", "bf16") and side.k >= 2 * LANES and elem == "f32"
+    return 2 * LANES if paired else LANES
+
+
+def transposed(
+    lo: Lowering, side: Operand, elem: str, columns: list[Form], start: Form
+) -> list[str]:
+    """16 columns of B over ``block_k`` values of k: one vector over the columns for each k."""
+    em, span = lo.em, block_k(side, elem)
+    paired = span > LANES
+    ctx = Context(span, em.depth)
+    along = lane(start, span)
+    rows = []
+    for column in columns:
+        form = side.read(ctx, column, along)
+        if not paired:
+            form = widen(lo, span, form, elem)
+        rows.append(as_vector(em, form, span))
+    depth = em.depth
+    if paired:
+        rows = [em.op(depth, f"bitcast <32 x i16> {r} to <16 x i32>") for r in rows]
+    turned = transpose16(em, depth, rows, "i32" if paired else llvm(elem))
+    if not paired:
+        return turned
+    s = Asm(em, depth, LANES)
+    return [half for pairs in turned for half in _unpaired(s, side.elem, pairs)]
+
+
 def _pack_transposed(
-    lo: Lowering,
-    value: Value,
-    elem: str,
-    batch: tuple[Form, ...],
-    column: Form,
-    columns: int,
-    buffer: Buffer,
+    lo: Lowering, side: Operand, elem: str, column: Form, columns: int, buffer: Buffer
 ) -> None:
-    """Reads along k, which is contiguous, and turns blocks of 16 columns around in registers.
-    16-bit elements travel in pairs of k, which halves the shuffles."""
-    em, k = lo.em, value.ty.shape[-2]
-    paired = value.ty.item_bytes == 2 and k >= 2 * LANES and elem == "f32"
-    lanes = 2 * LANES if paired else LANES
+    """Reads along k, which is contiguous, and turns blocks of 16 columns around in registers."""
     with ExitStack() as stack:
-        group = _loop(lo, stack, columns, LANES)
-        base = _add(lo, column, group)
-        singles = [_add(lo, base, i) for i in range(LANES)]
-        start = _loop(lo, stack, k, lanes)
-        ctx = Context(lanes, em.depth)
-        lane = _lane(start, lanes)
-        rows = []
-        for single in singles:
-            form = evaluate(lo, ctx, value, (*batch, lane, single))
-            if not paired:
-                form = widen(lo, ctx, form, elem)
-            rows.append(as_vector(em, form, lanes))
-        depth = em.depth
-        if paired:
-            rows = [em.op(depth, f"bitcast <32 x i16> {r} to <16 x i32>") for r in rows]
-        columns_of = transpose16(em, depth, rows, "i32" if paired else llvm(elem))
-        s = Asm(em, depth, LANES)
-        offset = _add(lo, _scaled(lo, start, columns), group)
-        for j, text in enumerate(columns_of):
-            halves = _unpaired(s, value.ty.elem, text) if paired else [text]
-            for h, half in enumerate(halves):
-                place = _add(lo, offset, (j * len(halves) + h) * columns)
-                _put(lo, buffer.base, place, half, elem, LANES)
+        group = counted(lo, stack, columns, LANES)
+        base = plus(lo, column, group)
+        singles = [plus(lo, base, i) for i in range(LANES)]
+        start = counted(lo, stack, side.k, block_k(side, elem))
+        offset = plus(lo, times(lo, start, columns), group)
+        for j, text in enumerate(transposed(lo, side, elem, singles, start)):
+            put(lo, buffer.base, plus(lo, offset, j * columns), text, elem, LANES)
 
 
 def _unpaired(s: Asm, elem: str, pairs: str) -> list[str]:
