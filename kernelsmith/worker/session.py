@@ -39,6 +39,7 @@ PAD_LINES = 64
 BASE_LINES = 1024
 INPUT_POISON = 2
 CHECKED_SLOTS = 4
+SWEEP_BY_LLC = 1.5
 # The answer is an error of the machine, not a result; see EX_SOFTWARE of sysexits.
 EXIT_ERROR = 70
 
@@ -55,7 +56,7 @@ class Session:
     entries: Mapping[str, launcher_bind.Entry]
     draw: launcher.Draw
     region: buffers.Region
-    sweep: Bytes | None
+    sweep: Bytes
     arena: int
     llc_bytes: int
     placement: random.Random
@@ -146,7 +147,7 @@ def _one_case(
     warm_picks, cold_picks = session_octets.picks_of(case, session.verify)
     warm_pool = _pool(session, case, shape, images, cold=False)
     mark = _marker(session, case)
-    each_ns = session_octets.calibrate(warm_pool, case, mark)
+    each_ns = session_octets.calibrate(warm_pool, mark)
     slots = len(warm_pool.slots)
     at = session_octets.pace(each_ns, case, slots, cold=False, share=1.0)
     warm = session_octets.measure(warm_pool, at, session.verify, warm_picks, mark)
@@ -157,6 +158,7 @@ def _one_case(
         cold_pool = _pool(session, case, shape, images, cold=True)
         slots = len(cold_pool.slots)
         share = session_octets.cold_share(len(session.job.cases), case.octets, case.window_ms)
+        each_ns = session_octets.calibrate(cold_pool, mark)
         at = session_octets.pace(each_ns, case, slots, cold=True, share=share)
         cold = session_octets.measure(cold_pool, at, session.verify, cold_picks, mark)
         facts |= {"cold_slots": slots, "cold_replays": list(cold.replays)}
@@ -185,7 +187,6 @@ def _pool(
     slots = pools.cold_slots(shape, session.llc_bytes) if cold else pools.warm_slots(shape)
     rng = random.Random(session.placement.getrandbits(64))
     base = rng.randrange(BASE_LINES) * buffers.ALIGN_BYTES
-    whole = slots * (shape.private_bytes + shape.input_bytes)
     return pools.build(
         case,
         shape,
@@ -195,7 +196,7 @@ def _pool(
         session.job.object_of,
         slots=slots,
         own_inputs=cold,
-        sweep=session.sweep if cold and whole < 2 * session.llc_bytes else None,
+        sweep=session.sweep if cold else None,
     )
 
 
@@ -262,10 +263,11 @@ def _region(job: TimeJob, llc_bytes: int) -> buffers.Region:
     return buffers.map_region(needed + BASE_LINES * buffers.ALIGN_BYTES, huge=True)
 
 
-def _sweep(job: TimeJob, llc_bytes: int) -> Bytes | None:
-    if not any(case.cold for case in job.cases):
-        return None
-    swept = buffers.map_region(2 * llc_bytes, huge=True).bytes
+def _sweep(job: TimeJob, llc_bytes: int) -> Bytes:
+    """Memory to read through when a cold pool is renewed; see session_pool."""
+    cold = any(case.cold for case in job.cases)
+    nbytes = int(SWEEP_BY_LLC * llc_bytes) if cold else 0
+    swept = buffers.map_region(nbytes, huge=True).bytes
     # A page that was never written is the system's one zero page: reading it evicts nothing.
     swept.fill(1)
     return swept

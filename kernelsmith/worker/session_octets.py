@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelsmith.model import TimedCase
-from kernelsmith.numerics import statistics
 from kernelsmith.worker.session_pool import Pool, Side, sides
 
 QUADS: tuple[tuple[Side, ...], ...] = (("a", "b", "b", "a"), ("b", "a", "a", "b"))
-CALIBRATION_SHARE = 0.1
+CALIBRATION_ROUNDS = 6
+CALIBRATION_NS = 500_000
 # An untimed pass takes no longer than this, but at least one replay.
 LEAD_NS = 1_000_000
 # Both sides get one count of replays when their times differ by no more than this.
@@ -56,17 +56,22 @@ def cold_share(cases: int, octets: int, window_ms: float) -> float:
     return min(1.0, max(COLD_SHARE_MIN, (SESSION_NS / cases - warm_ns) / warm_ns))
 
 
-def calibrate(pool: Pool, case: TimedCase, mark: Callable[[Side], None]) -> dict[Side, float]:
-    """Nanoseconds a replay by side, from a few replays; done once a case, on the warm pool."""
+def calibrate(pool: Pool, mark: Callable[[Side], None]) -> dict[Side, float]:
+    """Nanoseconds a replay by side: the least of a few short rounds in which both take turns.
+    A replay longer than a round is timed twice."""
     each_ns: dict[Side, float] = {}
-    for side in sides():
-        mark(side)
-        first_ns = pool.replay(side, 1)[0]
-        again = int(CALIBRATION_SHARE * case.window_ms * 1e6 / max(first_ns, 1))
-        if again:
-            again = min(again, len(pool.slots))
-            first_ns = pool.replay(side, again)[0] // again
-        each_ns[side] = max(first_ns, 1)
+    for number in range(CALIBRATION_ROUNDS):
+        for side in sides():
+            mark(side)
+            known_ns = each_ns.get(side)
+            if known_ns is None:
+                each_ns[side] = max(pool.replay(side, 1)[0], 1)
+                continue
+            count = min(int(CALIBRATION_NS / known_ns), len(pool.slots))
+            if count == 0 and number > 1:
+                continue
+            count = max(count, 1)
+            each_ns[side] = min(known_ns, max(pool.replay(side, count)[0], 1) / count)
     return each_ns
 
 
@@ -84,7 +89,10 @@ def pace(
     counts = {side: max(1, math.ceil(window_ns / ns)) for side, ns in each_ns.items()}
     if max(each_ns.values()) < SAME_COUNT_WITHIN * min(each_ns.values()):
         counts = dict.fromkeys(counts, max(counts.values()))
-    if not cold:
+    if cold:
+        # A renewal of a cold pool costs milliseconds: at most one every other window.
+        counts = {side: min(count, max(1, slots // 2)) for side, count in counts.items()}
+    else:
         counts = {side: _whole(count, slots) for side, count in counts.items()}
     lead = {
         side: 1 if cold else min(slots, counts[side], max(1, int(LEAD_NS / each_ns[side])))
@@ -134,17 +142,9 @@ def measure(
 
 
 def log_ratio(octet: Sequence[tuple[Side, float]]) -> float:
-    """The octet's score: the median of the log ratios (time A / time B) of its four pairs of
-    neighbouring windows, with four the mean of the middle two. Positive: B is faster.
-
-    Two pairs have A first and two have B first, so a linear drift adds to two what it takes from
-    two and cancels in the median as it does in the mean; a window that the system interrupted
-    does not count."""
-    pairs = []
-    for (side, first_ns), (_, second_ns) in zip(octet[::2], octet[1::2], strict=True):
-        ratio = math.log(first_ns / second_ns)
-        pairs.append(ratio if side == "a" else -ratio)
-    return statistics.median(pairs)
+    """The octet's score: mean log time of A's four windows less that of B's four; positive: B is
+    faster. It is the mean log ratio of the four pairs of neighbouring windows."""
+    return sum(math.log(ns) if side == "a" else -math.log(ns) for side, ns in octet) / 4
 
 
 def picks_of(case: TimedCase, verify: random.Random) -> tuple[int, int]:

@@ -111,7 +111,7 @@ class Pool:
             address = self._place.region.address + slot.begin
             ctypes.memset(address, value, slot.end - slot.begin)
         if self._sweep is not None:
-            self._sweep.view(np.uint64).sum()
+            self._sweep[: self._sweep.size // 8 * 8].view(np.uint64).sum()
         self.cursor = 0
 
     def replay(self, side: Side, replays: int, pick: int | None = None) -> tuple[int, list[bytes]]:
