@@ -84,9 +84,9 @@ def passing_gradient(
 
 
 def residual(rng: np.random.Generator, shape: tuple[int, ...], regime: str, seed: int) -> Bits:
-    """What is added to x, [M, N]. In the regimes ``ties`` and ``absorb`` the sum keeps the
-    structure that x was given: zeros of the sign that leave x as it is."""
-    if regime in ("ties", "absorb"):
+    """What is added to x, [M, N]. In the regimes ``ties``, ``absorb`` and ``pairs`` the sum
+    keeps the structure that x was given: zeros of the sign that leave x as it is."""
+    if regime in ("ties", "absorb", "pairs"):
         return random_words(rng, int(np.prod(shape))).reshape(shape) & _SIGN
     bits = REGIMES[regime](rng, shape, "token", seed)
     if regime in ("special", "constant"):

@@ -12,6 +12,8 @@ absorb     a few large terms that cancel in the end, and small ones between a qu
 logspace   magnitudes from 2**-14 to 2**13, rows of very different scale (epsilon decides some)
 ties       small integers: exact sums, outputs that lie half way between two bfloat16 values,
            and offsets that move them just off it
+pairs      rows that are zero but for two elements half a row apart: where a sum has a lane for
+           both, its one addition is the whole sum, and contraction shows in it
 constant   all elements of a row equal
 special    rows with infinities, NaNs with payloads, subnormals and zeros of both signs
 =========  =====================================================================================
@@ -131,6 +133,26 @@ def ties(rng: np.random.Generator, shape: Shape, role: str, seed: int) -> Bits:
     return integers.astype(np.float32).view(np.uint32)
 
 
+def pairs(rng: np.random.Generator, shape: Shape, role: str, seed: int) -> Bits:
+    """Token rows of two full-mantissa elements, half a row apart, among zeros of both signs.
+
+    Of 32 pairs a row the first is taken whose squares sum to other bits when they are contracted.
+    """
+    if role != "token" or len(shape) != 2 or shape[-1] < 2:
+        return normal(rng, shape, role, seed)
+    words = _words(rng, shape)
+    drawn = compose(_words(rng, (shape[0], 32, 2)), exponent_table(-1, 1))
+    first, second = (drawn[..., side].view(np.float32) for side in (0, 1))
+    exact = second.astype(np.float64) ** 2
+    tells = first * first + second * second != (first * first + exact).astype(np.float32)
+    chosen = drawn[np.arange(shape[0]), tells.argmax(axis=1)]
+    half = shape[-1] // 2
+    column = (words[:, :1] % np.uint32(half)).astype(np.int64)
+    index = np.arange(shape[-1])
+    bits = np.where(index == column, chosen[:, :1], words & _SIGN)
+    return np.where(index == column + half, chosen[:, 1:], bits).astype(np.uint32)
+
+
 def constant(rng: np.random.Generator, shape: Shape, role: str, seed: int) -> Bits:
     """One value a token row, one value a weight."""
     if role == "token":
@@ -168,6 +190,7 @@ REGIMES: dict[str, Regime] = {
     "absorb": absorb,
     "logspace": logspace,
     "ties": ties,
+    "pairs": pairs,
     "constant": constant,
     "special": special,
 }
