@@ -172,6 +172,8 @@ def wall_arguments(program: Path, folder: Path) -> list[str]:
     command += ["--unshare-uts", "--unshare-cgroup-try", "--die-with-parent", "--new-session"]
     command += ["--cap-drop", "ALL", "--uid", INSIDE_ID, "--gid", INSIDE_ID]
     command += ["--hostname", "kernelsmith", "--clearenv"]
+    # Before what is bound: a checkout or an environment may itself lie in /tmp.
+    command += ["--size", str(TMP_BYTES), "--tmpfs", INSIDE_TMP]
     for name, value in paths.environment(INSIDE_TMP, seen.python_path).items():
         command += ["--setenv", name, value]
     for place in seen.system:
@@ -183,6 +185,5 @@ def wall_arguments(program: Path, folder: Path) -> list[str]:
     for place in (*seen.python, seen.package):
         command += ["--ro-bind", str(place), str(place)]
     command += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
-    command += ["--size", str(TMP_BYTES), "--tmpfs", INSIDE_TMP]
     command += ["--bind", str(folder), INSIDE_SPOOL, "--chdir", INSIDE_TMP, "--remount-ro", "/"]
     return command

@@ -187,4 +187,4 @@ def test_an_answer_written_by_the_candidate_is_not_believed(frontend):
 
 
 def test_memory_beyond_the_limit_is_refused(frontend):
-    assert "MemoryError" in blocked(frontend, "bytearray(32 << 30)")
+    assert "MemoryError" in blocked(frontend, "bytearray(5 << 30)")

@@ -53,6 +53,9 @@ def test_workers_die_with_a_host_that_is_killed(wall):
     spool = Path(host.stdout.readline().strip())
     workers = descendants(host.pid)
     assert workers
+    # Stopped, as if busy: they cannot notice that their input has ended.
+    for pid in workers:
+        os.kill(pid, signal.SIGSTOP)
     os.kill(host.pid, signal.SIGKILL)
     host.wait()
     host.stdout.close()

@@ -1,6 +1,8 @@
 """Each wall alone: what the others would also stop is stopped by it."""
 
+import os
 import platform
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -126,6 +128,35 @@ def test_bubblewrap_has_no_capabilities_no_root_and_no_environment():
     """)
     assert said.startswith("65534 ['CapEff:\\t0000000000000000\\n']")
     assert "SECRET" not in said
+
+
+def test_bubblewrap_shows_a_package_that_lies_in_tmp(tmp_path):
+    inside_bubblewrap("")
+    if not tmp_path.is_relative_to("/tmp"):
+        pytest.skip("temporary files do not lie in /tmp")
+    copy = tmp_path / "kernelsmith"
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(REPOSITORY / "kernelsmith", copy, ignore=ignore)
+    ask = """
+        import subprocess, sys
+        from kernelsmith.sandbox import bubblewrap
+        from pathlib import Path
+        wall = bubblewrap.wall_arguments(bubblewrap.find_program(), Path(sys.argv[1]))
+        code = "import kernelsmith; print(kernelsmith.__file__)"
+        subprocess.run([*wall, "--", sys.executable, "-P", "-c", code])
+    """
+    spool = open_spool()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", textwrap.dedent(ask), str(spool.path)],
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        spool.close()
+    assert done.stdout.strip() == str(copy / "__init__.py"), done.stderr
 
 
 def test_landlock_alone_hides_files_and_refuses_writing(tmp_path):
