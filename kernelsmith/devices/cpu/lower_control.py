@@ -1,5 +1,9 @@
 """Structured control flow: scf.for, scf.if, scf.while."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kernelsmith.devices.cpu import lower_chain
 from kernelsmith.devices.cpu.codegen_text import Stream
 from kernelsmith.devices.cpu.lower_evaluate import evaluate
 from kernelsmith.devices.cpu.lower_forms import Form, llvm
@@ -17,6 +21,8 @@ from kernelsmith.devices.cpu.lower_state import (
 )
 from kernelsmith.devices.cpu.ttir import Block, Op, Value
 from kernelsmith.errors import CompileError
+
+Run = Callable[[Lowering, Sequence[Op]], None]
 
 
 def scalar(lo: Lowering, value: Value) -> Form:
@@ -44,7 +50,7 @@ def uniform_delta(lo: Lowering, value: Value, arg: Value) -> list[tuple[Value, i
     rest = uniform_delta(lo, base, arg)
     if rest is None:
         return None
-    source = uniform_source(lo, step)
+    source = uniform_source(lo, step) if step.ty.shape else step
     if source is None:
         return None
     unit = 0
@@ -69,34 +75,75 @@ def uniform_source(lo: Lowering, value: Value) -> Value | None:
     return None
 
 
+@dataclass(slots=True)
 class _Carried:
-    """One loop-carried value while its loop is lowered."""
+    """One loop-carried value while its loop is lowered. ``first``: where a shifted value's
+    running sum starts."""
 
-    def __init__(self, arg: Value, init: Value, new: Value) -> None:
-        self.arg, self.init, self.new = arg, init, new
-        self.deltas: list[tuple[Value, int]] | None = None
-        self.name = ""
-        self.kind = ""
-        self.buffer: Buffer | None = None
+    arg: Value
+    init: Value
+    new: Value
+    deltas: list[tuple[Value, int]] | None = None
+    name: str = ""
+    kind: str = ""
+    first: str = "0"
+    buffer: Buffer | None = None
 
 
-def lower_for(lo: Lowering, op: Op, run: "object") -> None:
+def lower_for(lo: Lowering, op: Op, run: Run) -> None:
     """``scf.for``. The induction variable runs in 64 bits so that it cannot overflow."""
-    em, body = lo.em, op.regions[0]
-    lower, upper, step = (scalar(lo, v) for v in op.operands[:3])
-    elem = lower.elem
+    body = op.regions[0]
     unsigned = bool(op.attrs.get("unsigned"))
-    terminator = body.ops[-1]
     carried = [
         _Carried(arg, init, new)
         for arg, init, new in zip(
-            body.args[1:], op.operands[3:], terminator.operands, strict=True
+            body.args[1:], op.operands[3:], body.ops[-1].operands, strict=True
         )
     ]
-    depth = em.depth
-    bounds = [_widen(lo, f, unsigned, depth) for f in (lower, upper, step)]
+    depth = lo.em.depth
+    bounds = [_widen(lo, scalar(lo, v), unsigned, depth) for v in op.operands[:3]]
     for item in carried:
         _start(lo, item)
+    deltas = {
+        i.arg: None if i.kind == "buffer" else uniform_delta(lo, i.new, i.arg) for i in carried
+    }
+    chain = lower_chain.match(lo, op, deltas)
+    if chain is not None:
+        bounds[0] = _blocks(lo, chain, carried, bounds)
+    _loop(lo, op, run, carried, bounds)
+    for item, result in zip(carried, op.results, strict=True):
+        _leave(lo, item, result, depth)
+
+
+def _blocks(
+    lo: Lowering, chain: lower_chain.Chain, carried: list[_Carried], bounds: list[str | int]
+) -> str:
+    """The part of a chain that runs as a matrix product. Returns the loop's new lower bound and
+    moves what the loop carries to it."""
+    em, level = lo.em, lo.em.depth
+    (item,) = (i for i in carried if i.arg is chain.acc)
+    assert item.buffer is not None
+    lower, upper = (Form("U", "i64", b, level) for b in bounds[:2])
+    covered = lower_chain.blocks(lo, chain, item.buffer, lower, upper)
+    done = Form("U", "i64", covered, level)
+    lower_chain.bind_iteration(lo, chain, lower, done)
+    for other in carried:
+        if other.kind == "shifted":
+            bound = lo.env[other.arg]
+            assert isinstance(bound, Shifted)
+            other.first = str(bound.delta.val)
+        elif other.kind == "scalar":
+            value = evaluate(lo, Context(1, level), other.arg, ())
+            other.first = str(value.val)
+    return em.op(level, f"add i64 {lower.val}, {covered}")
+
+
+def _loop(
+    lo: Lowering, op: Op, run: Run, carried: list[_Carried], bounds: list[str | int]
+) -> None:
+    """The loop itself, tested at the top."""
+    em, body = lo.em, op.regions[0]
+    elem = body.args[0].ty.elem
     name = em.fresh("for")
     em.streams.append(Stream([], f"{name}.body"))
     inner = em.depth
@@ -106,9 +153,9 @@ def lower_for(lo: Lowering, op: Op, run: "object") -> None:
     lo.env[body.args[0]] = Scalar(Form("U", elem, narrow, inner))
     for item in carried:
         _enter(lo, item, inner)
-    run(lo, body.ops[:-1])  # type: ignore[operator]
-    phis = commit(lo, carried, terminator)
-    lo.consumed(terminator)
+    run(lo, body.ops[:-1])
+    phis = commit(lo, carried)
+    lo.consumed(body.ops[-1])
     stream = em.streams.pop()
     outer = em.streams[-1]
     pre, head, latch, end = (f"{name}.{x}" for x in ("pre", "head", "latch", "end"))
@@ -117,7 +164,7 @@ def lower_for(lo: Lowering, op: Op, run: "object") -> None:
     lines.append(f"  %{name}.i = phi i64 [{bounds[0]}, %{pre}], [%{name}.n, %{latch}]")
     for phi, type_, first, new in phis:
         lines.append(f"  {phi} = phi {type_} [{first}, %{pre}], [{new}, %{latch}]")
-    compare = "ult" if unsigned else "slt"
+    compare = "ult" if op.attrs.get("unsigned") else "slt"
     lines += [
         f"  %{name}.c = icmp {compare} i64 %{name}.i, {bounds[1]}",
         f"  br i1 %{name}.c, label %{name}.body, label %{end}",
@@ -130,8 +177,6 @@ def lower_for(lo: Lowering, op: Op, run: "object") -> None:
         f"{end}:",
     ]
     outer.label = end
-    for item, result in zip(carried, op.results, strict=True):
-        _leave(lo, item, result, depth)
 
 
 def _widen(lo: Lowering, form: Form, unsigned: bool, level: int) -> str | int:
@@ -144,20 +189,16 @@ def _widen(lo: Lowering, form: Form, unsigned: bool, level: int) -> str | int:
 def _start(lo: Lowering, item: _Carried) -> None:
     """Before the loop: chooses how the value is carried and prepares its first value."""
     if not item.arg.ty.shape:
-        item.kind = "scalar"
+        item.kind, item.first = "scalar", str(scalar(lo, item.init).val)
         return
     item.deltas = uniform_delta(lo, item.new, item.arg)
-    if item.deltas is not None and _sources_known(lo, item.deltas):
+    if item.deltas is not None:
         item.kind = "shifted"
         return
     item.kind = "buffer"
     item.buffer = lo.new_buffer(item.arg.ty, is_dirty(item.arg))
     filled = fill(lo, item.init, item.buffer)
     item.buffer = Buffer(filled.base, filled.ty, is_dirty(item.arg))
-
-
-def _sources_known(lo: Lowering, deltas: list[tuple[Value, int]]) -> bool:
-    return True
 
 
 def _enter(lo: Lowering, item: _Carried, level: int) -> None:
@@ -175,27 +216,25 @@ def _enter(lo: Lowering, item: _Carried, level: int) -> None:
     lo.env[item.arg] = Shifted(item.init, Form("U", elem, item.name, level))
 
 
-def commit(
-    lo: Lowering, carried: list[_Carried], terminator: Op
-) -> list[tuple[str, str, str, str]]:
+def commit(lo: Lowering, carried: list[_Carried]) -> list[tuple[str, str, str, str]]:
     """At the end of the body: next values. Returns phis (name, type, first, next)."""
     phis = []
     for item in carried:
         if item.kind == "scalar":
-            first, new = scalar(lo, item.init), scalar(lo, item.new)
-            phis.append((item.name, llvm(first.elem), str(first.val), str(new.val)))
+            new = scalar(lo, item.new)
+            phis.append((item.name, llvm(new.elem), item.first, str(new.val)))
         elif item.kind == "shifted":
             assert item.deltas is not None
             elem = "i64" if item.arg.ty.elem == "ptr" else item.arg.ty.elem
             total: str = item.name
             for source, unit in item.deltas:
-                total = lo.em.op(lo.em.depth, f"add {elem} {total}, {_delta(lo, source, unit)}")
-            phis.append((item.name, elem, "0", total))
+                total = lo.em.op(lo.em.depth, f"add {elem} {total}, {delta(lo, source, unit)}")
+            phis.append((item.name, elem, item.first, total))
     commit_buffers(lo, [i for i in carried if i.kind == "buffer"])
     return phis
 
 
-def _delta(lo: Lowering, source: Value, unit: int) -> str | int:
+def delta(lo: Lowering, source: Value, unit: int) -> str | int:
     """One step of a shifted value, in bytes for pointers."""
     if source.ty.shape:
         origin = (index_const(0),) * len(source.ty.shape)
@@ -299,7 +338,7 @@ def _leave(lo: Lowering, item: _Carried, result: Value, level: int) -> None:
         lo.env[result] = Shifted(item.init, Form("U", elem, item.name, level))
 
 
-def lower_if(lo: Lowering, op: Op, run: "object") -> None:
+def lower_if(lo: Lowering, op: Op, run: Run) -> None:
     """``scf.if``: scalar results meet in phis, tensors in a buffer that each side fills."""
     em, level = lo.em, lo.em.depth
     name = em.fresh("if")
@@ -314,7 +353,7 @@ def lower_if(lo: Lowering, op: Op, run: "object") -> None:
         values: list[str] = []
         if side < len(op.regions):
             region = op.regions[side]
-            run(lo, region.ops[:-1])  # type: ignore[operator]
+            run(lo, region.ops[:-1])
             for result, new in zip(op.results, region.ops[-1].operands, strict=True):
                 if result in buffers:
                     fill(lo, new, buffers[result])
@@ -335,7 +374,7 @@ def lower_if(lo: Lowering, op: Op, run: "object") -> None:
         at += 1
 
 
-def lower_while(lo: Lowering, op: Op, run: "object") -> None:
+def lower_while(lo: Lowering, op: Op, run: Run) -> None:
     """``scf.while`` over scalars."""
     em, level = lo.em, lo.em.depth
     before, after = op.regions
@@ -354,13 +393,13 @@ def lower_while(lo: Lowering, op: Op, run: "object") -> None:
     names = [f"%{em.fresh('p')}" for _ in before.args]
     for arg, phi in zip(before.args, names, strict=True):
         lo.env[arg] = Scalar(Form("U", arg.ty.elem, phi, inner, 0, is_dirty(arg)))
-    run(lo, before.ops[:-1])  # type: ignore[operator]
+    run(lo, before.ops[:-1])
     condition, *passed = (scalar(lo, v) for v in before.ops[-1].operands)
     em.do(inner, f"br i1 {condition.val}, label %{name}.body, label %{name}.end")
     em.block(inner, f"{name}.body")
     for arg, form in zip(after.args, passed, strict=True):
         lo.env[arg] = Scalar(form)
-    run(lo, after.ops[:-1])  # type: ignore[operator]
+    run(lo, after.ops[:-1])
     nexts = [scalar(lo, v) for v in after.ops[-1].operands]
     latch = em.label(inner)
     stream = em.streams.pop()
