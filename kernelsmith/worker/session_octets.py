@@ -90,8 +90,8 @@ def pace(
     if max(each_ns.values()) < SAME_COUNT_WITHIN * min(each_ns.values()):
         counts = dict.fromkeys(counts, max(counts.values()))
     if cold:
-        # A renewal of a cold pool costs milliseconds: at most one every other window.
-        counts = {side: min(count, max(1, slots // 2)) for side, count in counts.items()}
+        # A renewal of a cold pool costs milliseconds: one a window is enough.
+        counts = {side: min(count, slots) for side, count in counts.items()}
     else:
         counts = {side: _whole(count, slots) for side, count in counts.items()}
     lead = {
