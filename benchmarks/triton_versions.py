@@ -4,9 +4,10 @@
 
 Each PYTHON has its own Triton beside torch, llvmlite and kernelsmith; the running one is always
 included. Writes ``benchmarks/results/triton_versions.json`` and exits 1 if any digest differs
-between interpreters, program orders or thread counts.
+between interpreters, program orders, thread counts or CPU levels.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -17,6 +18,8 @@ from typing import Any
 
 RESULT = Path(__file__).parent / "results" / "triton_versions.json"
 SETTINGS = (("ascending", 1), ("ascending", 2), ("descending", 1), ("shuffled:7", 1))
+# Code for older CPUs, run on this one.
+LEVELS = ("x86-64-v3", "x86-64-v2")
 
 
 def run_here() -> dict[str, Any]:
@@ -25,6 +28,7 @@ def run_here() -> dict[str, Any]:
     import triton
     from version_kernels import cases
 
+    import kernelsmith.devices.cpu.compile as compiler
     from kernelsmith.devices.cpu import activated
     from kernelsmith.devices.cpu.epoch import describe
 
@@ -32,12 +36,29 @@ def run_here() -> dict[str, Any]:
     for order, threads in SETTINGS:
         with activated(order=order, threads=threads):
             digests[f"{order}, {threads} threads"] = {name: run() for name, run in cases()}
+    host_compile = compiler.compile_ttir
+    for level in LEVELS:
+        compiler.compile_ttir = functools.partial(host_compile, cpu=level)
+        # Triton's cache does not know of the level: each has a cache of its own.
+        with tempfile.TemporaryDirectory() as cache, activated(threads=1):
+            triton.knobs.cache.dir = cache
+            _forget_kernels()
+            digests[f"code for {level}"] = {name: run() for name, run in cases()}
     return {
         "triton": triton.__version__,
         "torch": torch.__version__,
         "device": describe(),
         "digests": digests,
     }
+
+
+def _forget_kernels() -> None:
+    """Makes every jit function of the case module compile again."""
+    import version_kernels
+
+    for item in vars(version_kernels).values():
+        if hasattr(item, "device_caches"):
+            item.device_caches.clear()
 
 
 def run_in(python: str) -> dict[str, Any]:
@@ -78,7 +99,7 @@ def main(arguments: list[str]) -> int:
         "versions": versions,
         "settings": list(reports[0]["digests"]),
         "cases": len(wanted),
-        "comparisons": len(wanted) * len(SETTINGS) * len(reports),
+        "comparisons": sum(len(d) for r in reports for d in r["digests"].values()),
         "differences": differ,
         "digests": wanted,
     }
