@@ -1,14 +1,16 @@
 """The buffers of a timed case: slots that both sides use in turn.
 
 A slot holds what one replay writes: the outputs, then scratch. The n-th of either side lies at
-the same address, so that no side has the better buffers. A *warm* pool shares one set of inputs
-and has just a few slots, so that all of it stays in the caches. In a *cold* pool every slot has
-inputs of its own and all slots together are at least twice the last-level cache: when a slot's
-turn comes, more than the cache holds has been touched since its last (an eviction before each
-replay would cost milliseconds of a session for every one). The kernel's code stays warm in both.
+the same address, so that no side has the better buffers. Each slot serves one replay; then the
+pool is *renewed*: outputs and scratch of all slots are filled with a byte that changes. A replay
+never finds what an earlier one left.
 
-Each slot serves one replay; then the pool is *renewed*: outputs and scratch of all slots are
-filled with a byte that changes. A replay never finds what an earlier one left.
+A *warm* pool shares one set of inputs and has just a few slots, so that all of it stays in the
+caches. In a *cold* pool every slot has inputs of its own, all slots together are up to twice the
+last-level cache, and after a renewal as much memory as one and a half last-level caches is read
+through: each slot is then equally cold, in whatever order they come. (An eviction before each
+replay would cost milliseconds for every one. The kernel's code stays warm in both. Measured on a
+32 MiB cache, one copy of 2 MiB: 25 us warm, 78 us cold, and 78 us with four times the memory.)
 """
 
 import ctypes
@@ -30,7 +32,7 @@ Calls = tuple[Callable[[], None], ...]
 
 WARM_SLOTS_BYTES = 512 * 1024
 WARM_SLOTS_MAX = 128
-# More slots than this cost more to bind than they save; the rest of the cache is swept instead.
+# More slots than this cost more to bind than they save.
 COLD_SLOTS_MAX = 384
 SLOTS_CAP_BYTES = 192 * 2**20
 GAP_MAX_LINES = 16
@@ -217,8 +219,7 @@ def build(
         images: each input's storage bytes.
         object_of: as in :class:`kernelsmith.model.TimeJob`.
         own_inputs: a cold pool.
-        sweep: memory to read through at each renewal, where the pool alone is too small to
-            evict itself.
+        sweep: memory to read through at each renewal of a cold pool.
     """
     laid = _lay_out(shape, place, slots, own_inputs=own_inputs)
     # Neighbours in memory are not neighbours in time: no prefetcher runs ahead into a slot.
