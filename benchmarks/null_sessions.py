@@ -5,8 +5,8 @@
 Real sessions through the gate's own code: two variants of a seed (``null_variants``) are traced,
 compiled and timed on fresh inputs until the rule accepts or gives up. After 60 trials and 600
 null sessions the rest of the time goes to trials with a known gain. Every trial is appended to
-``build/null_sessions.jsonl``; a later start goes on from there. Writes
-``benchmarks/results/null_sessions.json`` after each trial. Run it on a machine with nothing else
+``build/null_sessions.jsonl``; a later start goes on from there (delete it to start anew). Writes
+``benchmarks/results/null_sessions.json`` every ten trials and at the end. Run it on a machine with nothing else
 to do.
 """
 
@@ -45,6 +45,7 @@ PLANTED_IN = "rms_norm"
 PLANTED_PERCENT = (5.0, 2.0)
 VARIANTS = 5
 TRIALS_MIN, SESSIONS_MIN = 60, 600
+REPORT_EVERY = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +152,13 @@ def schedule(trials: list[dict[str, Any]], labs: dict[str, Lab]) -> Iterator[tup
             yield labs[PLANTED_IN], PLANTED_PERCENT[len(trials) % len(PLANTED_PERCENT)]
 
 
+def write(path: Path, document: dict[str, Any]) -> None:
+    """Replaces the result in one step."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(document, indent=1) + "\n")
+    part.replace(path)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=22.0)
@@ -193,8 +201,10 @@ def main() -> None:
                 f"after {len(trial['sessions'])} sessions, {trial['seconds']:.1f} s",
                 flush=True,
             )
+            if len(trials) % REPORT_EVERY == 0:
+                write(options.result, {**report(trials, rule), **facts})
         document = {**report(trials, rule), **facts}
-        options.result.write_text(json.dumps(document, indent=1) + "\n")
+        write(options.result, document)
     print(json.dumps({key: document[key] for key in ("end_to_end", "session_sd_percent")}))
 
 
