@@ -6,8 +6,8 @@ Real sessions through the gate's own code: two variants of a seed (``null_varian
 compiled and timed on fresh inputs until the rule accepts or gives up. After 60 trials and 600
 null sessions the rest of the time goes to trials with a known gain. Every trial is appended to
 ``build/null_sessions.jsonl``; a later start goes on from there (delete it to start anew). Writes
-``benchmarks/results/null_sessions.json`` every ten trials and at the end. Run it on a machine with nothing else
-to do.
+``benchmarks/results/null_sessions.json`` every ten trials and at the end. Run it on a machine with
+nothing else to do.
 """
 
 import argparse
