@@ -18,6 +18,7 @@ from kernelsmith.ports import Judge, Judged, Proposer, Store
 
 RETIMING_SESSIONS = 20
 DEFAULT_SESSION_S = 2.0
+RESERVE = 1.3  # the final timing takes this much longer than confirm's sessions, to be safe
 TRIES = 2
 MAX_SET_ASIDE_IN_A_ROW = 3
 MAX_DUPLICATES_IN_A_ROW = 200
@@ -173,7 +174,7 @@ def _fits(setup: Setup, lanes: list[_Lane], lane: _Lane) -> bool:
     due = [
         each for each in lanes if len(each.chain) > 1 and each.chain[-1][0].id not in each.retimed
     ]
-    reserve_s = sum(RETIMING_SESSIONS * each.session_s for each in due)
+    reserve_s = RESERVE * sum(RETIMING_SESSIONS * each.session_s for each in due)
     usual_s = lane.used_s / lane.judged if lane.judged else 0.0
     return _elapsed_s(setup) + usual_s + reserve_s < setup.budget.time_limit_s
 

@@ -1,5 +1,6 @@
 """Progress of a run on stderr: a live table on a terminal, else one line an event."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -22,12 +23,17 @@ def progress(device: str, proposer: str) -> Iterator[Callable[[Happening], None]
         return
     from rich.live import Live
 
-    with Live(console=console, refresh_per_second=2, transient=True) as live:
+    latest: list[tuple[Happening, float]] = []  # and when it came, so that the clock ticks between
+
+    def screen() -> "Table | str":
+        return _table(*latest[-1], device, proposer) if latest else "starting …"
+
+    with Live(get_renderable=screen, console=console, refresh_per_second=2, transient=True) as live:
 
         def report(happening: Happening) -> None:
+            latest[:] = [(happening, time.monotonic())]
             if happening.kind != "proposed" and not _is_dull(happening):
                 _print_line(live.console, happening, device)
-            live.update(_table(happening, device, proposer))
 
         yield report
 
@@ -89,15 +95,22 @@ def _verdict_words(verdict: Verdict, device: str) -> str:
     return f"{words} ({seconds:.1f} s)"
 
 
-def _table(happening: Happening, device: str, proposer: str) -> "Table":
+def _table(happening: Happening, came_s: float, device: str, proposer: str) -> "Table":
     from rich.table import Table
 
+    since_s = time.monotonic() - came_s
+    elapsed_s = happening.elapsed_s + since_s
     spend = "no model, no spend" if proposer == "search" else ""
     title = (
-        f"{printing.duration(happening.elapsed_s)} gone, "
-        f"{printing.duration(happening.left_s)} left · {spend}"
+        f"{printing.duration(elapsed_s)} gone, "
+        f"{printing.duration(max(0.0, happening.left_s - since_s))} left · {spend}"
     )
-    table = Table(title=title, title_justify="left")
+    now = ""
+    if happening.kind == "proposed" and happening.candidate is not None:
+        now = f"judging {happening.candidate.id} of {happening.task} since {since_s:.0f} s"
+    elif happening.kind == "retiming" and happening.candidate is not None:
+        now = f"timing {happening.candidate.id} against the seed since {since_s:.0f} s"
+    table = Table(title=title, title_justify="left", caption=now, caption_justify="left")
     for column in ("task", "judged", "per hour", "accepted", "dropped", "best so far (estimate)"):
         table.add_column(column, justify="left" if column == "task" else "right")
     for each in happening.tasks:
@@ -105,7 +118,7 @@ def _table(happening: Happening, device: str, proposer: str) -> "Table":
         table.add_row(
             each.task,
             str(each.judged),
-            f"{each.judged * 3600 / max(happening.elapsed_s, 1.0):.0f}",
+            f"{each.judged * 3600 / max(elapsed_s, 1.0):.0f}",
             str(each.accepted),
             str(each.duplicates),
             best if each.accepted else "the seed stands",

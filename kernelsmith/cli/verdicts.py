@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kernelsmith.lineage.verdicts import CandidateRecord
 
 MARKS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "unchecked": ("–", "yellow")}
-EVIDENCE_CHARACTERS = 600
+EVIDENCE_CHARACTERS = {"pass": 200, "fail": 2000, "unchecked": 200}
 
 
 def verdict_fields(verdict: Verdict) -> dict[str, Any]:
@@ -101,8 +101,7 @@ def show_record(found: "CandidateRecord") -> None:
 def show_verdict(verdict: Verdict) -> None:
     """A verdict for people: each check with its evidence, the gains by case."""
     console = printing.out()
-    name = str(verdict.device.get("name", ""))
-    words = printing.status_words(verdict.status, name)
+    words = printing.status_words(verdict.status, str(verdict.device.get("device", "?")))
     seconds = sum(check.seconds for check in verdict.checks)
     console.print(
         f"verdict    {words}, {seconds:.1f} s, epoch {verdict.epoch}",
@@ -127,8 +126,9 @@ def _show_check(console: "Console", check: CheckResult) -> None:
         console.print(f"      {check.message}", markup=False)
     for key, value in check.evidence.items():
         text = json.dumps(value, ensure_ascii=False, default=str)
-        if len(text) > EVIDENCE_CHARACTERS:
-            text = f"{text[:EVIDENCE_CHARACTERS]} … (all of it with --json)"
+        limit = EVIDENCE_CHARACTERS[check.status]
+        if len(text) > limit:
+            text = f"{text[:limit]} … (all of it with --json)"
         console.print(f"      {key}: {text}", style="dim", markup=False)
 
 

@@ -119,7 +119,7 @@ def make_verdict(
         gain=make_gain(gain if status == "ACCEPTED" else 0.99, against) if timed else None,
         unchecked=("order",) if timed else (),
         epoch="e" * 16,
-        device={"name": "cpu", "cpu": "a toy"},
+        device={"device": "cpu", "cpu": "a toy"},
         samples=({"session": 0, "scores": [gain]}, {"session": 1, "scores": [gain]})
         if timed
         else (),

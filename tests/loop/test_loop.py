@@ -135,8 +135,8 @@ def test_the_time_limit_keeps_what_the_final_timing_needs(store: LineageStore) -
     judge = fakes.FakeJudge(status=always("ACCEPTED"), cost_s=2.0, session_s=1.5 / 8)
     setup = setup_for(store, judge, budget=loop.Budget(time_limit_s=20.0))
     assert loop.run(setup) == "time"
-    assert len(judge.judged) == 8  # 16 s, and 20 sessions of 0.1875 s
-    assert judge.clock[0] == pytest.approx(16.0 + 3.75)
+    assert len(judge.judged) == 7  # 14 s, and 1.3 times 20 sessions of 0.1875 s
+    assert judge.clock[0] == pytest.approx(14.0 + 3.75)
 
 
 def test_the_same_program_again_is_dropped_before_any_work(store: LineageStore) -> None:
