@@ -137,13 +137,8 @@ def test_unknown_names_say_what_there_is(tmp_path: Path) -> None:
 
 
 def test_findings_name_what_is_never_compared(tmp_path: Path) -> None:
-    infer_only_train = TOML.replace('path = "infer"', 'path = "train"').replace(
-        "M = [0, 1]", "M = 1"
-    )
-    infer_only_train = infer_only_train.replace("M = 0,", "M = 3,").replace(
-        "M = [0, 1, 2", "M = [1, 2"
-    )
-    written(tmp_path, infer_only_train)
+    train_only = TOML.replace('path = "infer"', 'path = "train"').replace("M = [0, ", "M = [")
+    written(tmp_path, train_only)
     messages = [f.message for f in catalog.check_task("rms_norm", [tmp_path])]
     assert any("no case on the path infer" in message for message in messages)
     assert any("no empty batch" in message for message in messages)

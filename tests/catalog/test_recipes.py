@@ -44,6 +44,7 @@ PINNED = {
     "absorb": "42b4f7aa89cfd5bf",
     "logspace": "51ccb44cebe50b63",
     "ties": "77bc0d90101911f5",
+    "pairs": "9f19b2261119a29a",
     "constant": "b8f0ed72445fd9b5",
     "special": "e48f3e03a67f0328",
 }
