@@ -42,11 +42,13 @@ def compile_ir(ir: str, features: Features) -> bytes:
     )
     module = llvm.parse_assembly(ir)
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_unrolling = False
-    options.loop_vectorization = False
-    options.slp_vectorization = False
-    options.loop_interleaving = False
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
+    passes = llvm.create_new_module_pass_manager()
+    # The lowering writes vectors and places loop-invariant code itself: what is left to do is
+    # to fold, to merge and to drop. No pass here forms calls (memset) or changes loops.
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_new_gvn_pass()
+    passes.add_instruction_combine_pass()
+    passes.run(module, builder)
     return bytes(machine.emit_object(module))
