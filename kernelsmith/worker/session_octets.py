@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelsmith.model import TimedCase
-from kernelsmith.worker.session_pool import Pool, Side, sides
+from kernelsmith.worker.session_pool import Pool
+from kernelsmith.worker.session_slots import Side, sides
 
 QUADS: tuple[tuple[Side, ...], ...] = (("a", "b", "b", "a"), ("b", "a", "a", "b"))
 CALIBRATION_ROUNDS = 6

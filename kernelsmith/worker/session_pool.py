@@ -17,54 +17,17 @@ import ctypes
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from kernelsmith.errors import InputError
-from kernelsmith.model import Plan, TimedCase
+from kernelsmith.model import TimedCase
 from kernelsmith.worker import buffers, clock, launcher_bind
 from kernelsmith.worker.buffers_poison import Bytes
 from kernelsmith.worker.launcher_bind import Entry
+from kernelsmith.worker.session_slots import Shape, Side, Slot, lay_out, plan_of, sides, where
 
-Side = Literal["a", "b"]
 Calls = tuple[Callable[[], None], ...]
-
-WARM_SLOTS_BYTES = 512 * 1024
-WARM_SLOTS_MAX = 128
-# More slots than this cost more to bind than they save.
-COLD_SLOTS_MAX = 384
-SLOTS_CAP_BYTES = 192 * 2**20
-GAP_MAX_LINES = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """What both sides' plans need: input sizes by argument, sizes of the private buffers in slot
-    order, and for each side which plan buffer is the n-th private one."""
-
-    inputs: dict[str, int]
-    private: tuple[int, ...]
-    private_of: dict[Side, tuple[int, ...]]
-
-    @property
-    def private_bytes(self) -> int:
-        return sum(_room(nbytes) for nbytes in self.private)
-
-    @property
-    def input_bytes(self) -> int:
-        return sum(_room(nbytes) for nbytes in self.inputs.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
-    """One replay's buffers: offset of each input and private buffer within the region, and the
-    span [begin, end) that holds the private ones and nothing else."""
-
-    inputs: dict[str, int]
-    private: tuple[int, ...]
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +101,10 @@ class Pool:
 
     def outputs(self, side: Side, slot: Slot) -> list[bytes]:
         """The outputs that ``side`` left in ``slot``, contiguous."""
-        plan = _plan(self._case, side)
+        plan = plan_of(self._case, side)
         found = []
         for ref in plan.outputs:
-            start, nbytes = _where(plan, self._shape, side, slot, ref.buffer)
+            start, nbytes = where(plan, self._shape, side, slot, ref.buffer)
             found.append(buffers.output_bytes(self._place.region.bytes[start:][:nbytes], ref))
         return found
 
@@ -154,51 +117,6 @@ class Pool:
                 if not np.array_equal(self._place.region.bytes[start:][: image.size], image):
                     changed.add(name)
         return sorted(changed)
-
-
-def shape_of(case: TimedCase) -> Shape:
-    """What a slot of ``case`` has to hold."""
-    inputs: dict[str, int] = {}
-    private_of: dict[Side, tuple[int, ...]] = {}
-    for side in sides():
-        plan = _plan(case, side)
-        for buffer in plan.buffers:
-            if buffer.arg:
-                inputs[buffer.arg] = max(inputs.get(buffer.arg, 0), buffer.nbytes)
-        written = [ref.buffer for ref in plan.outputs if not plan.buffers[ref.buffer].arg]
-        scratch = [
-            index
-            for index, buffer in enumerate(plan.buffers)
-            if not buffer.arg and index not in written
-        ]
-        private_of[side] = tuple(dict.fromkeys(written + scratch))
-    sizes = [[_plan(case, side).buffers[i].nbytes for i in private_of[side]] for side in sides()]
-    longest = max(len(one) for one in sizes)
-    private = tuple(
-        max(one[place] for one in sizes if place < len(one)) for place in range(longest)
-    )
-    return Shape(inputs=inputs, private=private, private_of=private_of)
-
-
-def warm_slots(shape: Shape) -> int:
-    """How many slots a warm pool has: as many as stay in the near caches, at least two."""
-    each = max(shape.private_bytes, 1)
-    if 2 * each > SLOTS_CAP_BYTES:
-        return 1
-    return max(2, min(WARM_SLOTS_MAX, WARM_SLOTS_BYTES // each))
-
-
-def cold_slots(shape: Shape, llc_bytes: int) -> int:
-    """How many slots a cold pool has; see the module."""
-    each = max(shape.private_bytes + shape.input_bytes, 1)
-    wanted = -(-2 * llc_bytes // each)
-    return max(2, min(COLD_SLOTS_MAX, wanted, max(2, SLOTS_CAP_BYTES // each)))
-
-
-def room_bytes(shape: Shape, slots: int, *, own_inputs: bool) -> int:
-    """Region bytes that a pool of ``slots`` slots needs at most."""
-    inputs = shape.input_bytes * (slots if own_inputs else 1)
-    return inputs + slots * shape.private_bytes + 2 * buffers.ALIGN_BYTES
 
 
 def build(
@@ -221,7 +139,7 @@ def build(
         own_inputs: a cold pool.
         sweep: memory to read through at each renewal of a cold pool.
     """
-    laid = _lay_out(shape, place, slots, own_inputs=own_inputs)
+    laid = lay_out(shape, place.base, place.rng, slots, own_inputs=own_inputs)
     # Neighbours in memory are not neighbours in time: no prefetcher runs ahead into a slot.
     place.rng.shuffle(laid)
     calls: dict[Side, list[Calls]] = {}
@@ -244,58 +162,11 @@ def _bind(
     entries: Mapping[str, Entry],
     object_of: Mapping[str, str],
 ) -> Calls:
-    plan = _plan(case, side)
+    plan = plan_of(case, side)
     addresses = [
-        place.region.address + _where(plan, shape, side, slot, index)[0]
+        place.region.address + where(plan, shape, side, slot, index)[0]
         for index in range(len(plan.buffers))
     ]
     bounds = launcher_bind.bind_all(plan.launches, addresses, object_of, entries, prefix=f"{side}:")
     calls = (launcher_bind.prebound(bound, place.arena) for bound in bounds)
     return tuple(call for call in calls if call is not None)
-
-
-def _lay_out(shape: Shape, place: Place, slots: int, *, own_inputs: bool) -> list[Slot]:
-    offset = place.base
-    shared: dict[str, int] = {}
-    found = []
-    for index in range(slots):
-        inputs = dict(shared)
-        if own_inputs or index == 0:
-            for name, nbytes in shape.inputs.items():
-                inputs[name], offset = _put(offset, nbytes, place.rng)
-            shared = inputs
-        begin = offset
-        private = []
-        for nbytes in shape.private:
-            start, offset = _put(offset, nbytes, place.rng)
-            private.append(start)
-        found.append(Slot(inputs=inputs, private=tuple(private), begin=begin, end=offset))
-    return found
-
-
-def _put(offset: int, nbytes: int, rng: random.Random) -> tuple[int, int]:
-    """(start, end) of a buffer behind ``offset``: 64-byte aligned, at a random distance."""
-    lines = 1 + rng.randrange(GAP_MAX_LINES)
-    start = -(-offset // buffers.ALIGN_BYTES) * buffers.ALIGN_BYTES + lines * buffers.ALIGN_BYTES
-    return start, start + nbytes
-
-
-def _room(nbytes: int) -> int:
-    return nbytes + (GAP_MAX_LINES + 2) * buffers.ALIGN_BYTES
-
-
-def _where(plan: Plan, shape: Shape, side: Side, slot: Slot, index: int) -> tuple[int, int]:
-    """(offset in the region, size) of a plan's buffer in ``slot``."""
-    buffer = plan.buffers[index]
-    if buffer.arg:
-        return slot.inputs[buffer.arg], buffer.nbytes
-    return slot.private[shape.private_of[side].index(index)], buffer.nbytes
-
-
-def _plan(case: TimedCase, side: Side) -> Plan:
-    return case.a if side == "a" else case.b
-
-
-def sides() -> tuple[Side, Side]:
-    """Both sides, the incumbent's first."""
-    return "a", "b"

@@ -17,7 +17,7 @@ import pytest
 
 from kernelsmith.errors import InputError
 from kernelsmith.model import TimedCase, TimeJob
-from kernelsmith.worker import clock, launcher, session, session_octets, session_pool
+from kernelsmith.worker import clock, launcher, session, session_octets, session_pool, session_slots
 
 ELEMENTS = 20_000
 
@@ -132,9 +132,9 @@ def test_a_replay_that_finds_its_mark_brings_poison_back(bench):
 def a_pool(bench, kind, slots, own_inputs=False):
     case = a_case(bench)
     job = a_job(bench, kind, kind, case)
-    shape = session_pool.shape_of(case)
+    shape = session_slots.shape_of(case)
     region = launcher.buffers.map_region(
-        session_pool.room_bytes(shape, slots, own_inputs=own_inputs)
+        session_slots.room_bytes(shape, slots, own_inputs=own_inputs)
     )
     entries = session._load(job, bench.folder, bench.device, random.Random(0))
     arena, address = session.launcher_bind.arena(4096)
@@ -178,18 +178,18 @@ def test_every_replay_has_a_slot_that_was_poisoned_since_its_last(bench):
 
 
 def test_a_cold_pool_is_twice_the_cache_unless_its_slots_are_small(bench):
-    shape = session_pool.shape_of(a_case(bench, elements=1 << 20))
+    shape = session_slots.shape_of(a_case(bench, elements=1 << 20))
     cache = 32 * 2**20
-    slots = session_pool.cold_slots(shape, cache)
+    slots = session_slots.cold_slots(shape, cache)
     assert slots * (shape.private_bytes + shape.input_bytes) >= 2 * cache
-    small = session_pool.shape_of(a_case(bench, elements=64))
-    assert session_pool.cold_slots(small, cache) == session_pool.COLD_SLOTS_MAX
+    small = session_slots.shape_of(a_case(bench, elements=64))
+    assert session_slots.cold_slots(small, cache) == session_slots.COLD_SLOTS_MAX
 
 
 def test_memory_of_a_session_is_bounded_for_large_cases(bench):
-    shape = session_pool.shape_of(a_case(bench, elements=1 << 25))
-    assert session_pool.cold_slots(shape, 64 * 2**20) == 2
-    assert session_pool.warm_slots(shape) == 1
+    shape = session_slots.shape_of(a_case(bench, elements=1 << 25))
+    assert session_slots.cold_slots(shape, 64 * 2**20) == 2
+    assert session_slots.warm_slots(shape) == 1
 
 
 def test_a_time_below_the_floor_flags_the_measurement(bench):

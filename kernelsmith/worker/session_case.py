@@ -1,0 +1,143 @@
+"""One case of a timing session: its pools, warm and cold, and what comes back of them."""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from kernelsmith.model import CaseTimes, OutputBytes, TimedCase, TimedReplay, TimeJob
+from kernelsmith.worker import buffers, launcher, launcher_bind, session_octets
+from kernelsmith.worker import session_pool as pools
+from kernelsmith.worker import session_slots as slots_of
+from kernelsmith.worker.buffers_poison import Bytes
+from kernelsmith.worker.progress import Progress
+from kernelsmith.worker.session_octets import Timing
+from kernelsmith.worker.session_slots import Side
+
+INPUT_POISON = 2
+CHECKED_SLOTS = 4
+# Where a pool may start within the region.
+BASE_LINES = 1024
+
+# Where ("a:KEY", "b:KEY" or "KEY") and the names of the inputs.
+Changed = tuple[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What all cases share; ``progress`` always names the side and case at hand."""
+
+    job: TimeJob
+    folder: Path
+    entries: Mapping[str, launcher_bind.Entry]
+    draw: launcher.Draw
+    region: buffers.Region
+    sweep: Bytes
+    arena: int
+    llc_bytes: int
+    placement: random.Random
+    verify: random.Random
+    out: IO[bytes]
+    progress: Progress
+
+
+def run(session: Session, case: TimedCase) -> tuple[CaseTimes, dict[str, Any], Changed | None]:
+    """Times one case: (times, facts, whose replay changed which inputs)."""
+    shape = slots_of.shape_of(case)
+    drawn = launcher.drawn_inputs(case.inputs, session.folder, session.draw)
+    images = {
+        spec.name: buffers.input_image(
+            spec, drawn[spec.name], shape.inputs[spec.name], poison=INPUT_POISON, salt=0
+        )
+        for spec in case.inputs.tensors
+        if spec.name in shape.inputs
+    }
+    warm_picks, cold_picks = session_octets.picks_of(case, session.verify)
+    warm_pool = _pool(session, case, shape, images, cold=False)
+    mark = _marker(session, case)
+    each_ns = session_octets.calibrate(warm_pool, mark)
+    slots = len(warm_pool.slots)
+    at = session_octets.pace(each_ns, case, slots, cold=False, share=1.0)
+    warm = session_octets.measure(warm_pool, at, session.verify, warm_picks, mark)
+    facts = {"warm_slots": slots, "warm_replays": list(warm.replays)}
+    changed = _changed(warm_pool, case, images)
+    cold = None
+    if case.cold:
+        cold_pool = _pool(session, case, shape, images, cold=True)
+        slots = len(cold_pool.slots)
+        share = session_octets.cold_share(len(session.job.cases), case.octets, case.window_ms)
+        each_ns = session_octets.calibrate(cold_pool, mark)
+        at = session_octets.pace(each_ns, case, slots, cold=True, share=share)
+        cold = session_octets.measure(cold_pool, at, session.verify, cold_picks, mark)
+        facts |= {"cold_slots": slots, "cold_replays": list(cold.replays)}
+        changed = changed or _changed(cold_pool, case, images)
+    windows = warm.windows_ns + (cold.windows_ns if cold else ())
+    times = CaseTimes(
+        key=case.key,
+        warm=warm.scores,
+        cold=cold.scores if cold else (),
+        windows_ns=windows,
+        replays_per_window=warm.replays,
+        below_floor=min(min(octet) for octet in windows) < case.floor_us * 1e3,
+        replays=_write_picked(session.out, warm, cold),
+    )
+    return times, facts, changed
+
+
+def _pool(
+    session: Session,
+    case: TimedCase,
+    shape: slots_of.Shape,
+    images: Mapping[str, Bytes],
+    *,
+    cold: bool,
+) -> pools.Pool:
+    slots = slots_of.cold_slots(shape, session.llc_bytes) if cold else slots_of.warm_slots(shape)
+    rng = random.Random(session.placement.getrandbits(64))
+    base = rng.randrange(BASE_LINES) * buffers.ALIGN_BYTES
+    return pools.build(
+        case,
+        shape,
+        pools.Place(region=session.region, base=base, rng=rng, arena=session.arena),
+        images,
+        session.entries,
+        session.job.object_of,
+        slots=slots,
+        own_inputs=cold,
+        sweep=session.sweep if cold else None,
+    )
+
+
+def _changed(pool: pools.Pool, case: TimedCase, images: Mapping[str, Bytes]) -> Changed | None:
+    names = pool.changed_inputs(images, CHECKED_SLOTS)
+    return (_culprit(pool, case, images), names) if names else None
+
+
+def _culprit(pool: pools.Pool, case: TimedCase, images: Mapping[str, Bytes]) -> str:
+    """ "a:KEY" or "b:KEY" for the side that changes inputs again when asked, else the key alone."""
+    for side in slots_of.sides():
+        pool.lay_inputs(images)
+        pool.replay(side, len(pool.slots))
+        if pool.changed_inputs(images, len(pool.slots)):
+            return f"{side}:{case.key}"
+    return case.key
+
+
+def _marker(session: Session, case: TimedCase) -> Callable[[Side], None]:
+    def mark(side: Side) -> None:
+        session.progress.mark(f"{side}:{case.key}")
+
+    return mark
+
+
+def _write_picked(out: IO[bytes], *timings: Timing | None) -> tuple[TimedReplay, ...]:
+    replays = []
+    for timing in timings:
+        for side, outputs in timing.picked if timing else ():
+            places = []
+            for data in outputs:
+                places.append(OutputBytes(offset_bytes=out.tell(), nbytes=len(data)))
+                out.write(data)
+            replays.append(TimedReplay(side=side, outputs=tuple(places)))
+    return tuple(replays)

@@ -1,0 +1,141 @@
+"""What a slot holds, how many there are, and where they lie; see :mod:`.session_pool`."""
+
+import random
+from dataclasses import dataclass
+from typing import Literal
+
+from kernelsmith.model import Plan, TimedCase
+from kernelsmith.worker import buffers
+
+Side = Literal["a", "b"]
+WARM_SLOTS_BYTES = 512 * 1024
+WARM_SLOTS_MAX = 128
+# More slots than this cost more to bind than they save.
+COLD_SLOTS_MAX = 384
+SLOTS_CAP_BYTES = 192 * 2**20
+GAP_MAX_LINES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What both sides' plans need: input sizes by argument, sizes of the private buffers in slot
+    order, and for each side which plan buffer is the n-th private one."""
+
+    inputs: dict[str, int]
+    private: tuple[int, ...]
+    private_of: dict[Side, tuple[int, ...]]
+
+    @property
+    def private_bytes(self) -> int:
+        return sum(_room(nbytes) for nbytes in self.private)
+
+    @property
+    def input_bytes(self) -> int:
+        return sum(_room(nbytes) for nbytes in self.inputs.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One replay's buffers: offset of each input and private buffer within the region, and the
+    span [begin, end) that holds the private ones and nothing else."""
+
+    inputs: dict[str, int]
+    private: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def shape_of(case: TimedCase) -> Shape:
+    """What a slot of ``case`` has to hold."""
+    inputs: dict[str, int] = {}
+    private_of: dict[Side, tuple[int, ...]] = {}
+    for side in sides():
+        plan = plan_of(case, side)
+        for buffer in plan.buffers:
+            if buffer.arg:
+                inputs[buffer.arg] = max(inputs.get(buffer.arg, 0), buffer.nbytes)
+        written = [ref.buffer for ref in plan.outputs if not plan.buffers[ref.buffer].arg]
+        scratch = [
+            index
+            for index, buffer in enumerate(plan.buffers)
+            if not buffer.arg and index not in written
+        ]
+        private_of[side] = tuple(dict.fromkeys(written + scratch))
+    sizes = [[plan_of(case, side).buffers[i].nbytes for i in private_of[side]] for side in sides()]
+    longest = max(len(one) for one in sizes)
+    private = tuple(
+        max(one[place] for one in sizes if place < len(one)) for place in range(longest)
+    )
+    return Shape(inputs=inputs, private=private, private_of=private_of)
+
+
+def warm_slots(shape: Shape) -> int:
+    """How many slots a warm pool has: as many as stay in the near caches, at least two."""
+    each = max(shape.private_bytes, 1)
+    if 2 * each > SLOTS_CAP_BYTES:
+        return 1
+    return max(2, min(WARM_SLOTS_MAX, WARM_SLOTS_BYTES // each))
+
+
+def cold_slots(shape: Shape, llc_bytes: int) -> int:
+    """How many slots a cold pool has; see the module."""
+    each = max(shape.private_bytes + shape.input_bytes, 1)
+    wanted = -(-2 * llc_bytes // each)
+    return max(2, min(COLD_SLOTS_MAX, wanted, max(2, SLOTS_CAP_BYTES // each)))
+
+
+def room_bytes(shape: Shape, slots: int, *, own_inputs: bool) -> int:
+    """Region bytes that a pool of ``slots`` slots needs at most."""
+    inputs = shape.input_bytes * (slots if own_inputs else 1)
+    return inputs + slots * shape.private_bytes + 2 * buffers.ALIGN_BYTES
+
+
+def lay_out(
+    shape: Shape, base: int, rng: random.Random, slots: int, *, own_inputs: bool
+) -> list[Slot]:
+    """Places the slots behind ``base``, one after the other, at random distances."""
+    offset = base
+    shared: dict[str, int] = {}
+    found = []
+    for index in range(slots):
+        inputs = dict(shared)
+        if own_inputs or index == 0:
+            for name, nbytes in shape.inputs.items():
+                inputs[name], offset = _put(offset, nbytes, rng)
+            shared = inputs
+        begin = offset
+        private = []
+        for nbytes in shape.private:
+            start, offset = _put(offset, nbytes, rng)
+            private.append(start)
+        found.append(Slot(inputs=inputs, private=tuple(private), begin=begin, end=offset))
+    return found
+
+
+def _put(offset: int, nbytes: int, rng: random.Random) -> tuple[int, int]:
+    """(start, end) of a buffer behind ``offset``: 64-byte aligned, at a random distance."""
+    lines = 1 + rng.randrange(GAP_MAX_LINES)
+    start = -(-offset // buffers.ALIGN_BYTES) * buffers.ALIGN_BYTES + lines * buffers.ALIGN_BYTES
+    return start, start + nbytes
+
+
+def _room(nbytes: int) -> int:
+    return nbytes + (GAP_MAX_LINES + 2) * buffers.ALIGN_BYTES
+
+
+def where(plan: Plan, shape: Shape, side: Side, slot: Slot, index: int) -> tuple[int, int]:
+    """(offset in the region, size) of a plan's buffer in ``slot``."""
+    buffer = plan.buffers[index]
+    if buffer.arg:
+        return slot.inputs[buffer.arg], buffer.nbytes
+    return slot.private[shape.private_of[side].index(index)], buffer.nbytes
+
+
+def plan_of(case: TimedCase, side: Side) -> Plan:
+    """The plan of a side."""
+    return case.a if side == "a" else case.b
+
+
+def sides() -> tuple[Side, Side]:
+    """Both sides, the incumbent's first."""
+    return "a", "b"
