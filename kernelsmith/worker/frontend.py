@@ -107,6 +107,7 @@ def _trace(job: TraceJob, recorder: Recorder, progress: Progress) -> dict[str, P
         except FaultError as fault:
             fault.where = call.key
             raise
+    recorder.check_unchanged()
     return plans
 
 

@@ -5,7 +5,9 @@ constants, its options and its specialisation key. Line numbers take no part, so
 id when code elsewhere in the file moves.
 """
 
+import ast
 import hashlib
+import inspect
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -130,7 +132,12 @@ def constant_key(value: Any) -> str:
 
 
 def text_hash(kernel: Any) -> str:
-    """Hash of a jit function's source and of all jit functions and constants it can name."""
+    """Hash of all that a jit function's body can mean: its source, and whatever any name in it
+    stands for, through every jit function it can reach.
+
+    A verdict on one kernel must never be given to another, so too much is taken in rather than
+    too little: a value that has no stable description makes the hash differ in every process.
+    """
     parts: list[str] = []
     _collect(kernel, parts, set())
     return _digest(parts)
@@ -138,22 +145,41 @@ def text_hash(kernel: Any) -> str:
 
 def _collect(kernel: Any, parts: list[str], seen: set[int]) -> None:
     seen.add(id(kernel))
-    parts.append(kernel.src)
-    names = kernel.fn.__code__.co_names
-    scope = kernel.fn.__globals__
-    for name in names:
-        value = scope.get(name)
-        # A module is named by one of the names and its member by another; looking every name
-        # up in every module finds too much rather than too little.
-        members = [value]
-        if isinstance(value, ModuleType) and not value.__name__.startswith("triton"):
-            members = [getattr(value, other, None) for other in names]
-        for member in members:
-            if hasattr(member, "cache_key") and hasattr(member, "src"):
-                if id(member) not in seen:
-                    _collect(member, parts, seen)
-            elif type(member).__name__ == "constexpr":
-                parts.append(f"{name}={member!r}")
+    function = kernel.fn
+    parts += [kernel.src, str(bool(getattr(kernel, "noinline", False)))]
+    tree = ast.parse(kernel.src)
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    scope = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+    for name in sorted(names & scope.keys()):
+        _add(name, scope[name], attributes, parts, seen)
+    for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+        _add("default", default, set(), parts, seen)
+    # An annotation alone makes a module's plain value a constant that bodies may read.
+    for name, annotation in sorted(function.__globals__.get("__annotations__", {}).items()):
+        if name in names:
+            parts.append(f"{name}: {annotation!r}")
+
+
+def _add(name: str, value: Any, attributes: set[str], parts: list[str], seen: set[int]) -> None:
+    """Takes in what ``name`` stands for; of a module, the members that could be meant."""
+    if id(value) in seen:
+        return
+    if hasattr(value, "cache_key") and hasattr(value, "src"):
+        parts.append(f"{name} is a jit function")
+        _collect(value, parts, seen)
+    elif isinstance(value, ModuleType):
+        parts.append(f"{name} is module {value.__name__}")
+        # A module is named by one word and its member by another: every member that any
+        # attribute in the body could mean. Triton's own cannot differ within one release.
+        if value.__name__ != "triton" and not value.__name__.startswith("triton."):
+            seen.add(id(value))
+            for attribute in sorted(attributes & vars(value).keys()):
+                _add(attribute, vars(value)[attribute], attributes, parts, seen)
+    elif callable(value) and str(getattr(value, "__module__", "")).startswith("triton."):
+        parts.append(f"{name} is {value.__module__}.{getattr(value, '__qualname__', value)}")
+    else:
+        parts.append(f"{name} = {type(value).__qualname__} {value!r}")
 
 
 def _digest(parts: list[str]) -> str:

@@ -46,6 +46,18 @@ class Recorder:
         if launch is not None:
             tape.launches.append(launch)
 
+    def check_unchanged(self) -> None:
+        """A body means what its names stood for when it was first launched.
+
+        Raises:
+            FaultError: ``TRACE``, a name of a launched kernel stands for something else by now.
+        """
+        for kernel in {id(spec.kernel): spec.kernel for spec in self.met.values()}.values():
+            if text_hash(kernel) != self.text_hashes[id(kernel)]:
+                name = kernel.__name__
+                text = f"a name that kernel {name} uses changed between calls; keep globals fixed"
+                raise FaultError("TRACE", text)
+
     def _launch(
         self, tape: Tape, kernel: Any, args: Any, grid: Any, kwargs: dict[str, Any]
     ) -> Launch | None:

@@ -5,8 +5,12 @@ import re
 import pytest
 
 from kernelsmith.worker import frontend
-from kernelsmith.worker.frontend_module import load
+from kernelsmith.worker.frontend_module import load, make_argument
 from kernelsmith.worker.trace_classes import constant_key, text_hash
+from kernelsmith.worker.trace_emit import Emitter, variants
+from kernelsmith.worker.trace_launch import Recorder, recording
+from kernelsmith.worker.trace_mode import AllocationAndViews
+from kernelsmith.worker.trace_tape import Tape, add_input
 
 from .programs import HEADER, call, tensor, trace
 
@@ -54,26 +58,72 @@ def test_a_class_keeps_its_id_when_other_code_moves(tmp_path):
     assert classes_of(tmp_path, source=moved) == classes_of(tmp_path)
 
 
-def test_a_function_or_constant_that_a_kernel_names_is_part_of_it():
-    source = """
+MEANING = """
 import triton
 import triton.language as tl
 from kernelsmith import lang
+from triton.runtime.jit import constexpr_function
 SCALE = tl.constexpr(2.0)
+SHIFT: tl.constexpr = 3
+ACC = tl.float32
+total = tl.sum
+WIDTH = 16
+
+@constexpr_function
+def twice(n):
+    return 2 * n
 
 @triton.jit
-def inner(x):
-    return x * SCALE
+def inner(x, step: tl.constexpr = WIDTH):
+    return x.to(ACC) * SCALE + step
 
-@triton.jit
-def outer(x_ptr):
-    tl.store(x_ptr, inner(lang.tree_sum(tl.load(x_ptr + tl.arange(0, 16)))))
+def make(k):
+    extra = tl.constexpr(k)
+
+    @triton.jit
+    def outer(x_ptr, BLOCK: tl.constexpr):
+        x = tl.load(x_ptr + tl.arange(0, BLOCK))
+        tl.store(x_ptr, total(inner(lang.tree_sum(x) + SHIFT + twice(extra)), 0))
+
+    return outer
+
+outer = make(5)
 """
-    kept = text_hash(load(source).outer)
-    assert text_hash(load(source).outer) == kept
-    assert text_hash(load(source.replace("x * SCALE", "SCALE * x")).outer) != kept
-    assert text_hash(load(source.replace("2.0", "3.0")).outer) != kept
-    assert text_hash(load(source.replace("lang.tree_sum", "tl.sum")).outer) != kept
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("x.to(ACC) * SCALE", "SCALE * x.to(ACC)"),
+        ("SCALE = tl.constexpr(2.0)", "SCALE = tl.constexpr(3.0)"),
+        ("SHIFT: tl.constexpr = 3", "SHIFT: tl.constexpr = 4"),
+        ("ACC = tl.float32", "ACC = tl.float16"),
+        ("total = tl.sum", "total = tl.max"),
+        ("WIDTH = 16", "WIDTH = 32"),
+        ("make(5)", "make(6)"),
+        ("return 2 * n", "return 3 * n"),
+        ("@triton.jit\ndef inner", "@triton.jit(noinline=True)\ndef inner"),
+        ("from kernelsmith import lang", "import triton.language as lang"),
+    ],
+)
+def test_whatever_a_name_in_a_body_stands_for_is_part_of_the_class(old, new):
+    kept = text_hash(load(MEANING).outer)
+    assert text_hash(load(MEANING).outer) == kept
+    assert text_hash(load("\n# moved\n" + MEANING).outer) == kept
+    assert old in MEANING
+    assert text_hash(load(MEANING.replace(old, new)).outer) != kept
+
+
+def test_a_name_that_changes_between_calls_is_a_fault(tmp_path):
+    source = (
+        "import triton\nimport triton.language as tl\nSCALE = tl.constexpr(1.0)\n\n"
+        "@triton.jit\ndef scale(y_ptr):\n    tl.store(y_ptr, SCALE)\n\n"
+        "def forward(x):\n    global SCALE\n    y = x.new_empty((1,))\n    scale[(1,)](y)\n"
+        "    SCALE = tl.constexpr(SCALE.value + 1)\n    return y\n"
+    )
+    result = trace(source, call(x=tensor(4)), tmp_path=tmp_path, emit=False)
+    assert result.failure is not None
+    assert "kernel scale uses changed between calls" in result.failure.message
 
 
 def test_constants_that_compare_equal_but_differ_are_told_apart():
@@ -87,10 +137,6 @@ def test_both_variants_are_what_separate_emissions_give(source_name, repository,
     source = (repository / "seed_kernels" / f"{source_name}.py").read_text()
     module = load(source)
     backend, emit = frontend.device_front_end("cpu")
-    from kernelsmith.worker.trace_emit import Emitter, variants
-    from kernelsmith.worker.trace_launch import Recorder
-    from kernelsmith.worker.trace_mode import AllocationAndViews
-
     seen = []
 
     def spy(*arguments):
@@ -115,10 +161,6 @@ def test_both_variants_are_what_separate_emissions_give(source_name, repository,
 
 def trace_with(recorder, module, source_name):
     """Traces the seed's forward at a few row counts with this recorder."""
-    from kernelsmith.worker.frontend_module import make_argument
-    from kernelsmith.worker.trace_launch import recording
-    from kernelsmith.worker.trace_tape import Tape, add_input
-
     done = 0
     with recording(recorder):
         for rows in (1, 7, 16):
