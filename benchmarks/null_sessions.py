@@ -190,8 +190,6 @@ def main() -> None:
             "variants": VARIANTS,
         }
         for lab, percent in schedule(trials, labs):
-            if time.monotonic() > deadline:
-                break
             trial = run_trial(lab, len(trials), percent, rule["alpha"])
             trials.append(trial)
             with options.state.open("a") as state:
@@ -203,6 +201,8 @@ def main() -> None:
             )
             if len(trials) % REPORT_EVERY == 0:
                 write(options.result, {**report(trials, rule), **facts})
+            if time.monotonic() > deadline:
+                break
         document = {**report(trials, rule), **facts}
         write(options.result, document)
     print(json.dumps({key: document[key] for key in ("end_to_end", "session_sd_percent")}))
