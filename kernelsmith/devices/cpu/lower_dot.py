@@ -6,13 +6,15 @@ in float32's fma. float32 inputs are IEEE whatever ``input_precision`` says. Int
 
 from contextlib import ExitStack
 
+from kernelsmith.devices.cpu.codegen_text import branch
 from kernelsmith.devices.cpu.lower_axis import contiguous_axis
-from kernelsmith.devices.cpu.lower_evaluate import Index, evaluate
+from kernelsmith.devices.cpu.lower_evaluate import Index
 from kernelsmith.devices.cpu.lower_forms import Form
 from kernelsmith.devices.cpu.lower_nest import fill
 from kernelsmith.devices.cpu.lower_pack import Operand, counted
-from kernelsmith.devices.cpu.lower_product import Product, multiply
-from kernelsmith.devices.cpu.lower_state import Buffer, Context, Lazy, Lowering
+from kernelsmith.devices.cpu.lower_product import Product, direct, multiply
+from kernelsmith.devices.cpu.lower_state import Buffer, Lazy, Lowering
+from kernelsmith.devices.cpu.lower_whole import all_true, masked_load, unmasked
 from kernelsmith.devices.cpu.ttir import Op, Value
 
 
@@ -37,26 +39,45 @@ def dot(lo: Lowering, op: Op, into: Buffer | None = None) -> None:
             out=out,
             batch=batch,
         )
-        multiply(lo, product)
+        _multiply(lo, product, rhs)
     lo.env[op.results[0]] = out
 
 
+def _multiply(lo: Lowering, product: Product, rhs: Value) -> None:
+    """The product, without masks while all of ``rhs`` may be read; the other side is then the
+    smaller code."""
+    load = masked_load(lo, rhs) if direct(lo, product) else None
+    whole = None if load is None else all_true(lo, load.operands[1])
+    if load is None or whole is None:
+        multiply(lo, product)
+        return
+
+    def fast() -> None:
+        with unmasked(lo, load):
+            multiply(lo, product)
+
+    em, level = lo.em, lo.em.depth
+    branch(em, level, whole, fast)
+    partial = em.op(level, f"xor i1 {whole}, true")
+    branch(em, level, partial, lambda: multiply(lo, product, packed=True))
+
+
 def _left(lo: Lowering, value: Value, batch: Index) -> Operand:
-    def read(ctx: Context, row: Form, k: Form) -> Form:
-        return evaluate(lo, ctx, value, (*batch, row, k))
+    def place(row: Form, k: Form) -> tuple[Value, Index]:
+        return value, (*batch, row, k)
 
     along_k = contiguous_axis(lo, value) != len(value.ty.shape) - 2
     m, k = value.ty.shape[-2:]
-    return Operand(read=read, elem=value.ty.elem, size=m, k=k, along_k=along_k)
+    return Operand(place=place, elem=value.ty.elem, size=m, k=k, along_k=along_k)
 
 
 def _right(lo: Lowering, value: Value, batch: Index) -> Operand:
-    def read(ctx: Context, column: Form, k: Form) -> Form:
-        return evaluate(lo, ctx, value, (*batch, k, column))
+    def place(column: Form, k: Form) -> tuple[Value, Index]:
+        return value, (*batch, k, column)
 
     along_k = contiguous_axis(lo, value) == len(value.ty.shape) - 2
     k, n = value.ty.shape[-2:]
-    return Operand(read=read, elem=value.ty.elem, size=n, k=k, along_k=along_k)
+    return Operand(place=place, elem=value.ty.elem, size=n, k=k, along_k=along_k)
 
 
 def _cheap(lo: Lowering, value: Value) -> bool:

@@ -32,7 +32,10 @@ from kernelsmith.devices.cpu.lower_state import Buffer, Context, Lowering, index
 from kernelsmith.devices.cpu.ttir import Value
 
 #: With at most this many rows, transposed blocks are used from registers.
-DIRECT_ROWS = 2
+DIRECT_ROWS = 16
+#: Accumulators that fit into registers beside a transposed block; a block is transposed again for
+#: every so many rows.
+_DIRECT_CHAINS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +86,11 @@ def tile_for(lo: Lowering, m: int, n: int, elem: str) -> Tile:
     return Tile(rows=min(m, max(1, budget // vectors)), vectors=vectors, lanes=lanes)
 
 
-def multiply(lo: Lowering, p: Product) -> None:
-    """Emits the product at the innermost open level."""
+def multiply(lo: Lowering, p: Product, *, packed: bool = False) -> None:
+    """Emits the product at the innermost open level. ``packed``: also where it could be direct."""
     m, n = p.left.size, p.right.size
     left = pack_left(lo, p.left, p.elem)
-    if _direct(lo, p):
+    if direct(lo, p) and not packed:
         _multiply_direct(lo, p, left)
         return
     tile = tile_for(lo, m, n, p.elem)
@@ -179,7 +182,9 @@ def _repeated(lo: Lowering, elem: str, base: str, offset: int, lanes: int) -> st
     return splat(em, t, one, em.depth, lanes) if lanes > 1 else one
 
 
-def _direct(lo: Lowering, p: Product) -> bool:
+def direct(lo: Lowering, p: Product) -> bool:
+    """Whether blocks of the right operand feed the fmas straight from the registers that they
+    were transposed in."""
     right = p.right
     return (
         p.left.size <= DIRECT_ROWS
@@ -194,28 +199,36 @@ def _direct(lo: Lowering, p: Product) -> bool:
 
 
 def _multiply_direct(lo: Lowering, p: Product, left: Buffer) -> None:
-    """k in blocks outside, groups of 16 columns inside: neighbouring groups are independent, so
-    that the chain of one hides behind the shuffles of the next."""
+    """Rows in blocks, groups of 16 columns, then all k with the block's accumulators in
+    registers."""
     em, span = lo.em, block_k(p.right, p.elem)
     row_bytes, k_bytes = _strides(p, left)
     _start_out(lo, p)
+    chains = min(p.left.size, _DIRECT_CHAINS)
     with ExitStack() as stack:
-        start = counted(lo, stack, p.right.k, span)
-        line = em.op(
-            em.depth, f"getelementptr i8, ptr {left.base}, i64 {times(lo, start, k_bytes).val}"
-        )
+        row = counted(lo, stack, p.left.size, chains)
         column = counted(lo, stack, p.right.size, LANES)
         singles = [plus(lo, column, i) for i in range(LANES)]
-        vectors = transposed(lo, p.right, p.elem, singles, start)
-        depth = em.depth
-        ctx, s = Context(LANES, depth), Asm(em, depth, LANES)
-        for i in range(p.left.size):
-            place = p.place(index_const(i), lane(column, LANES))
-            acc = str(read_buffer(lo, ctx, p.out, place).val)
-            for k, vector in enumerate(vectors):
-                many = _repeated(lo, p.elem, line, i * row_bytes + k * k_bytes, LANES)
-                acc = _step(s, p.elem, many, vector, acc)
-            _finish(lo, ctx, p, place, acc)
+        ctx = Context(LANES, em.depth)
+        places = [p.place(plus(lo, row, i), lane(column, LANES)) for i in range(chains)]
+        starts = [str(read_buffer(lo, ctx, p.out, place).val) for place in places]
+        first = times(lo, row, row_bytes)
+        with em.loop(p.right.k, span) as loop:
+            depth = em.depth
+            s = Asm(em, depth, LANES)
+            names = [loop.carry(s.of(p.elem), start) for start in starts]
+            k = Form("U", "i64", loop.index, depth, 0, False, span)
+            at = plus(lo, times(lo, k, k_bytes), first)
+            line = em.op(depth, f"getelementptr i8, ptr {left.base}, i64 {at.val}")
+            sums = list(names)
+            for step, vector in enumerate(transposed(lo, p.right, p.elem, singles, k)):
+                for i in range(chains):
+                    many = _repeated(lo, p.elem, line, i * row_bytes + step * k_bytes, LANES)
+                    sums[i] = _step(s, p.elem, many, vector, sums[i])
+            for name, value in zip(names, sums, strict=True):
+                loop.update(name, value)
+        for place, value in zip(places, sums, strict=True):
+            _finish(lo, ctx, p, place, value)
 
 
 def _start_out(lo: Lowering, p: Product) -> None:
