@@ -9,9 +9,16 @@ import libcst as cst
 _EMPTY = cst.Module([])
 
 
+@lru_cache(maxsize=1024)
 def code(node: cst.CSTNode) -> str:
-    """Source text of a node."""
+    """Source text of a node (nodes are immutable and compare by identity)."""
     return _EMPTY.code_for_node(node)
+
+
+@lru_cache(maxsize=8)
+def module(source: str) -> cst.Module:
+    """The tree of a source."""
+    return cst.parse_module(source)
 
 
 def expression(text: str) -> cst.BaseExpression:

@@ -1,7 +1,6 @@
 """When two sources are the same candidate."""
 
 import ast
-import copy
 import hashlib
 
 
@@ -56,10 +55,9 @@ def _reached(functions: dict[str, ast.FunctionDef]) -> list[str]:
 
 
 def _function_text(node: ast.FunctionDef, functions: dict[str, str]) -> str:
-    """The function with locals numbered in order of appearance. Parameters keep their names, since
-    callers use them as keywords."""
+    """The function with locals numbered in order of appearance, changed in place. Parameters keep
+    their names, since callers use them as keywords."""
     parameters = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
-    node = copy.deepcopy(node)
     names = dict(functions)
     for inner in ast.walk(node):
         stored = isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)

@@ -19,6 +19,9 @@ RowCounts = Callable[[Site], tuple[int, ...]]
 _ROW_OPERANDS = 2
 _NARROW = 256
 _MIN_DOT_STEP = 16
+# (rows up to, rows a tile): a tile that is mostly padding costs as much as a full one, and three
+# short tiles of 16 less than one of 64.
+_TILES_BY_ROWS = ((1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (48, 16), (64, 64))
 
 
 def items(sites: tuple[Site, ...], row_counts: RowCounts, device: str) -> Iterator[Item]:
@@ -68,8 +71,8 @@ def _buckets(site: Site, counts: tuple[int, ...]) -> Genome:
         return {}
     full = int(site.default[tile])
     return {
-        Knob(site.name, tile, Bucket(site.rows, bound)): str(bound)
-        for bound in (1, 4, 8, 16, 32, 64)
+        Knob(site.name, tile, Bucket(site.rows, bound)): str(length)
+        for bound, length in _TILES_BY_ROWS
         if min(counts) <= bound < full
     }
 
@@ -151,13 +154,10 @@ def _tile_variants(site: Site) -> Iterator[Ranked]:
             yield 5, f"{site.kernel}: {name} fitted", {Knob(site.name, name): "fit"}
             continue
         old = int(site.default[name])
-        for rank, value in (
-            (3, old // 2),
-            (3, old * 2),
-            (5, old // 4),
-            (6, old // 8),
-            (8, old * 4),
-        ):
+        lengths = [(4, old // 2), (5, old // 4), (6, old // 8), (7, old * 2), (8, old * 4)]
+        if site.has_dot:
+            lengths = [(3, old // 2), (3, old * 2), (5, old // 4), (6, old // 8), (8, old * 4)]
+        for rank, value in lengths:
             if 1 <= value <= 4096:
                 yield rank, f"{site.kernel}: {name} {value}", {Knob(site.name, name): str(value)}
 

@@ -39,7 +39,7 @@ class _Output:
 
 def render(program: Program, genome: Genome, entries: tuple[str, ...]) -> str | None:
     """The source with ``genome`` applied, or None where a setting does not apply."""
-    module = cst.parse_module(program.source)
+    module = text.module(program.source)
     functions = {f.name.value: f for f in module.body if isinstance(f, cst.FunctionDef)}
     calls = _launch_calls(module, program)
     output = _Output()

@@ -102,12 +102,12 @@ def _token_arguments(task: Task) -> frozenset[str]:
 
 def _row_counts(task: Task) -> opening.RowCounts:
     """For a site, the row counts of the timed cases that reach it, ascending."""
-    counts: dict[str, set[int]] = {entry: set() for entry in task.entries}
+    counts: dict[str, set[int]] = {call.entry: set() for call in task.calls}
     for case in task.cases:
         dims = dict(case.dims)
         if case.weight > 0 and task.token_dim in dims:
             counts[task.call(case.call).entry].add(dims[task.token_dim])
-    everything = set().union(*counts.values())
+    everything = {number for numbers in counts.values() for number in numbers}
 
     def of(site: Site) -> tuple[int, ...]:
         found = [counts.get(function, everything) for function in site.functions]

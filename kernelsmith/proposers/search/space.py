@@ -42,7 +42,7 @@ class Site:
 
 def sites(program: Program) -> tuple[Site, ...]:
     """All groups of launches of ``program`` that offer a knob."""
-    module = cst.parse_module(program.source)
+    module = text.module(program.source)
     functions = {f.name.value: f for f in module.body if isinstance(f, cst.FunctionDef)}
     found = []
     for name, launches in program.sites.items():
