@@ -95,6 +95,7 @@ class _Lane:
     chain: list[tuple[Candidate, float]]
     seen: dict[str, str]
     used_s: float
+    longest_s: float
     judged: int
     accepted: int
     retimed: dict[str, tuple[bool, Gain]]
@@ -170,13 +171,19 @@ def _explore(setup: Setup, lanes: list[_Lane]) -> Reason:
 
 
 def _fits(setup: Setup, lanes: list[_Lane], lane: _Lane) -> bool:
-    """Whether a judgement of usual length still leaves the time that the final timing needs."""
-    due = [
-        each for each in lanes if len(each.chain) > 1 and each.chain[-1][0].id not in each.retimed
-    ]
+    """Whether another judgement, as long as the longest so far, still leaves the time that the
+    final timing needs if it ends in a winner. The first judgement of a task always fits."""
+    elapsed_s = _elapsed_s(setup)
+    if lane.judged == 0:
+        return elapsed_s < setup.budget.time_limit_s
+    due = [each for each in lanes if each is lane or _is_due(each)]
     reserve_s = RESERVE * sum(RETIMING_SESSIONS * each.session_s for each in due)
-    usual_s = lane.used_s / lane.judged if lane.judged else 0.0
-    return _elapsed_s(setup) + usual_s + reserve_s < setup.budget.time_limit_s
+    return elapsed_s + lane.longest_s + reserve_s < setup.budget.time_limit_s
+
+
+def _is_due(lane: _Lane) -> bool:
+    """Whether a final timing is still to come."""
+    return len(lane.chain) > 1 and lane.chain[-1][0].id not in lane.retimed
 
 
 def _next_candidate(setup: Setup, lanes: list[_Lane], lane: _Lane) -> Candidate | None:
@@ -268,6 +275,7 @@ def _record(
         },
     )
     lane.judged += 1
+    lane.longest_s = max(lane.longest_s, seconds)
     confirm = next((check for check in verdict.checks if check.name == "confirm"), None)
     if confirm is not None and confirm.status != "unchecked":
         tally.confirms += 1
@@ -343,6 +351,7 @@ def _open_lane(setup: Setup, task: Task) -> _Lane:
         chain=chain,
         seen=seen,
         used_s=before.used_s,
+        longest_s=before.longest_s,
         judged=before.judged,
         accepted=sum(past.status == "ACCEPTED" for past in history),
         retimed=dict(before.retimed),

@@ -76,7 +76,7 @@ def _words(happening: Happening, device: str) -> str:
 
 
 REASONS = {
-    "time": "the time is needed for the final timing",
+    "time": "what is left of the time is for a final timing",
     "candidates": "the number of candidates is reached",
     "exhausted": "the proposer has nothing left to try",
     "stop": "someone asked it to stop",

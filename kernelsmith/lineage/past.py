@@ -24,6 +24,7 @@ class TaskBefore:
 
     seen: Mapping[str, str] = field(default_factory=dict)
     used_s: float = 0.0
+    longest_s: float = 0.0
     judged: int = 0
     retimed: Mapping[str, tuple[bool, Gain]] = field(default_factory=dict)
 

@@ -101,15 +101,18 @@ def _task_before(connection: Connection, run_id: str, task: str) -> TaskBefore:
             CandidateRow.run_id == run_id, CandidateRow.task == task
         )
     )
+    spent = func.coalesce(func.sum(VerdictRow.seconds), 0.0)
+    longest = func.coalesce(func.max(VerdictRow.seconds), 0.0)
     used = connection.execute(
-        select(func.count(), func.coalesce(func.sum(VerdictRow.seconds), 0.0)).where(
+        select(func.count(), spent, longest).where(
             VerdictRow.run_id == run_id, VerdictRow.task == task
         )
     ).one()
     return TaskBefore(
         seen={row[0]: row[1] for row in hashes},
-        used_s=float(used[1]),
         judged=int(used[0]),
+        used_s=float(used[1]),
+        longest_s=float(used[2]),
         retimed=_retimed(connection, run_id, task),
     )
 
