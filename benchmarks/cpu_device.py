@@ -31,10 +31,11 @@ from kernelsmith.devices.cpu.launch import launcher_for
 RESULT = Path(__file__).parent / "results" / "cpu_device.json"
 TOKENS = (1, 7, 16, 33, 128, 256)
 HIDDEN = 1024
-# Qwen3-0.6B: gate or up projection.
-LINEAR_NK = (3072, 1024)
-WINDOW_NS = 3_000_000
-WINDOWS = 15
+# Qwen3-0.6B: k or v projection.
+LINEAR_NK = (1024, 1024)
+# Short windows and many of them: some are not interrupted even on a busy machine.
+WINDOW_NS = 1_000_000
+WINDOWS = 60
 EPS = 1e-6
 
 
@@ -135,6 +136,40 @@ def bench_linear(
     return {**row, "n": n, "k": k, "tiles": tiles}
 
 
+def bench_backward(recorder: Recorder, tokens: int, dtype: torch.dtype, windows: int) -> list[Any]:
+    """Both seeds' gradients beside torch's (autograd without the forward; plain products)."""
+    rms_norm, linear = load_seed("rms_norm"), load_seed("linear")
+    n, k = LINEAR_NK
+    x, dy = floats(5, (tokens, HIDDEN), dtype), floats(6, (tokens, HIDDEN), dtype)
+    weight, matrix = floats(7, (HIDDEN,), dtype), floats(8, (n, k), dtype)
+    _, rstd = rms_norm.forward_train(x, weight, EPS, None)
+    found = []
+    for op, seed_run in (
+        ("rms_norm_backward", lambda: rms_norm.backward(dy, x, weight, rstd, None, None)),
+        ("linear_backward", lambda: linear.backward(dy, x, matrix, None, None, None)),
+    ):
+        seed_run()
+        sides = {"seed": record(recorder, seed_run)}
+        for name, to in (("torch", dtype), ("torch_fp32", torch.float32)):
+            sides[name] = _torch_backward(op, *(t.to(to) for t in (dy, x, weight, matrix)))
+        us = time_by_turns(sides, windows)
+        row = {"op": op, "tokens": tokens, "dtype": str(dtype).removeprefix("torch.")}
+        ratio = round(us["seed"] / us["torch_fp32"], 3)
+        rounded = {name: round(value, 2) for name, value in us.items()}
+        found.append({**row, "us_min": rounded, "seed_over_torch_fp32": ratio})
+    return found
+
+
+def _torch_backward(
+    op: str, dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, matrix: torch.Tensor
+) -> Callable[[], Any]:
+    if op == "linear_backward":
+        return lambda: (dy @ matrix, dy.T @ x)
+    leaves = (x.clone().requires_grad_(), weight.clone().requires_grad_())
+    y = torch.nn.functional.rms_norm(leaves[0], (HIDDEN,), leaves[1], EPS)
+    return lambda: torch.autograd.grad(y, leaves, dy, retain_graph=True)
+
+
 def _row(op: str, tokens: int, dtype: torch.dtype, us: dict[str, float]) -> dict[str, Any]:
     return {
         "op": op,
@@ -202,7 +237,7 @@ def main(arguments: list[str]) -> int:
             "device": {**describe(), "threads": 1},
             "torch": torch.__version__,
             "triton": triton.__version__,
-            "method": f"min of {windows} windows of 3 ms, sides by turns, one process, one thread",
+            "method": f"min of {windows} windows of 1 ms, sides by turns, one process, one thread",
             "compile": bench_compile(),
             "launch": bench_launch(recorder, windows),
             "ops": [
@@ -212,6 +247,8 @@ def main(arguments: list[str]) -> int:
                 for tokens in TOKENS
             ],
         }
+        for dtype in (torch.bfloat16, torch.float32):
+            document["ops"] += bench_backward(recorder, 128, dtype, windows)
     if not quick:
         RESULT.parent.mkdir(exist_ok=True)
         RESULT.write_text(json.dumps(document, indent=1) + "\n")
