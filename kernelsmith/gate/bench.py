@@ -95,7 +95,8 @@ class Bench:
     def plan(self, subject: Subject, cases: Iterable[Case], *, keep_plans: bool = True) -> Outcome:
         """Traces those cases that the subject has no plan of yet, and checks the plans.
 
-        Newly met classes are kept, each must bring its text; the plans only if ``keep_plans``.
+        Newly met classes are kept, each must bring its text; the plans only if ``keep_plans``,
+        else it is noted where classes were met that no kept plan has.
         """
         wanted = [case for case in cases if case.id not in subject.plans]
         if not wanted:
@@ -109,6 +110,8 @@ class Bench:
                 return found
         if keep_plans:
             subject.plans.update({case.id: result.plans[case.id] for case in wanted})
+        else:
+            _note_beyond(subject, wanted, result)
         for class_id in plans.classes_of(result.plans[case.id] for case in wanted):
             if class_id in subject.classes:
                 continue
@@ -285,6 +288,13 @@ class Bench:
 
     def _object_files(self, object_ids: Iterable[str]) -> dict[str, bytes]:
         return {f"{oid}.obj": self.objects[oid][1] for oid in set(object_ids)}
+
+
+def _note_beyond(subject: Subject, cases: Sequence[Case], result: TraceResult) -> None:
+    kept = {launch.plan_class for plan in subject.plans.values() for launch in plan.launches}
+    for case in cases:
+        for class_id in {launch.plan_class for launch in result.plans[case.id].launches} - kept:
+            subject.beyond.setdefault(class_id, []).append(case)
 
 
 def _expect(result: JobResult, kind: type[R]) -> R:

@@ -9,6 +9,7 @@ from kernelsmith.errors import TaskError
 from kernelsmith.gate import compositions, plans
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.compare import difference
+from kernelsmith.gate.parity import note_marks
 from kernelsmith.gate.reference import Reference
 from kernelsmith.gate.subject import Ask, Execution, Outcome, Subject
 from kernelsmith.model import Call, Case, Inputs, Task
@@ -78,6 +79,8 @@ def check(bench: Bench, reference: Reference, subject: Subject, cuts: Sequence[C
     )
     if isinstance(seconds, Outcome):
         return seconds
+    for done in (*firsts, *seconds):
+        note_marks(subject, done.key, done.canaries, done.changed_inputs)
     for cut, second in zip(cuts, seconds, strict=True):
         found = _compare(task, reference, cut, second.outputs)
         if found.status is not None:

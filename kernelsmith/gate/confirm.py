@@ -27,15 +27,15 @@ def check(
     Returns:
         The outcome, and the gain if it passed.
     """
-    cases = list(bench.task.cases)
-    found = hidden.check_real(bench, subject, cases)
-    if found.status is not None:
-        return found, None
     seed = hidden.hidden_seed(reference.secret, f"{subject.candidate.id} {label}")
     drawn = hidden.draw_cases(bench.task, bench.limits.hidden_per_call, seed)
+    drawn += hidden.draw_beyond(subject, seed)
     bits = hidden.check_bits(bench, reference, subject, drawn)
     if bits.status is not None:
         return bits, None
+    found = hidden.check_real(bench, subject, [*bench.task.cases, *drawn])
+    if found.status is not None:
+        return found, None
     alpha = statistics.alpha_k(k)
     timed, rule = run_rule(bench, reference, subject, incumbent, alpha=alpha, label=label)
     evidence = {**found.evidence, **bits.evidence, **timed.evidence, "k": k, "alpha": alpha}

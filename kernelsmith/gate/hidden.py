@@ -48,6 +48,17 @@ def draw_cases(task: Task, per_call: int, seed: int) -> list[Case]:
     return found
 
 
+def draw_beyond(subject: Subject, seed: int) -> list[Case]:
+    """For each plan class that only the declared range takes, one case that takes it."""
+    draw = np.random.default_rng((seed, 1))
+    chosen = {}
+    for class_id in sorted(subject.beyond):
+        cases = subject.beyond[class_id]
+        case = cases[int(draw.integers(len(cases)))]
+        chosen[case.id] = replace(case, weight=0.0)
+    return list(chosen.values())
+
+
 def check_bits(
     bench: Bench, reference: Reference, subject: Subject, cases: Sequence[Case]
 ) -> Outcome:

@@ -67,7 +67,8 @@ class Subject:
 
     Not frozen: each check adds what it learned (plans by case id, classes, objects) for the
     next. ``role`` is the worker that runs it; only the seed's is "seed". ``marks`` are writes
-    outside outputs and scratch that any run of any check showed.
+    outside outputs and scratch that any run of any check showed. ``beyond``: plan classes that no
+    planned case takes, with the cases of the declared range that do.
     """
 
     candidate: Candidate
@@ -76,6 +77,7 @@ class Subject:
     classes: dict[str, PlanClass] = field(default_factory=dict)
     object_of: dict[str, str] = field(default_factory=dict)
     marks: list[str] = field(default_factory=list)
+    beyond: dict[str, list[Case]] = field(default_factory=dict)
     timing: list[dict[str, Any]] = field(default_factory=list)
 
 

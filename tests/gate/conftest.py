@@ -124,8 +124,8 @@ class Kit:
         return self.gate.judge(self.candidate(**faults), self.gate.seed, confirms)
 
 
-def make_kit(limits: Limits | None = None, **changes: Any) -> Kit:
-    task, sandbox = make_task(**changes), FakeSandbox()
+def make_kit(hidden: int = 2, **changes: Any) -> Kit:
+    task, sandbox, limits = make_task(**changes), FakeSandbox(), Limits(hidden_per_call=hidden)
     return Kit(task, sandbox, Gate(task, FakeDevice(), sandbox, secret_seed=7, limits=limits))
 
 

@@ -145,7 +145,8 @@ def plan_of(
     refs = [OutputRef(buffer=first + i, offset_bytes=0, meta=o) for i, o in enumerate(outs)]
     if faults.get("returns_input"):
         refs[0] = OutputRef(buffer=0, offset_bytes=0, meta=outs[0])
-    text = json.dumps({"entry": call.entry, "faults": faults, "big": m > 20}, sort_keys=True)
+    branch = m >= faults.get("branch_at", m + 1)
+    text = json.dumps({"entry": call.entry, "faults": faults, "branch": branch}, sort_keys=True)
     text += "\n  %9 = tt.atomic_rmw fadd, acq_rel, gpu, %1 -> f32" if faults.get("atomic") else ""
     ident = hashlib.sha256(text.encode()).hexdigest()[:12]
     if ident not in job.known:
@@ -166,7 +167,7 @@ def compile_all(job: CompileJob, files: dict[str, bytes], role: str) -> FakeRepl
     for ident, text in job.ttirs.items():
         faults = json.loads(text.splitlines()[0])
         if faults["faults"].get("no_compile") or (
-            faults["faults"].get("no_compile_big") and faults["big"]
+            faults["faults"].get("no_compile_branch") and faults["branch"]
         ):
             failure = WorkerFailure(status="COMPILE", message="op tt.nope", where=ident)
             return FakeReply(CompileResult(objects={}, failure=failure))
@@ -234,7 +235,8 @@ def run_one(run: Run, info: dict[str, Any], files: dict[str, bytes]) -> list[byt
     args = draw(run.inputs, files)
     outs = compute(info["entry"], args, faults)
     rows = args["x"].shape[0]
-    if rows and wrong(run, info["entry"], rows, faults):
+    branch = faults.get("wrong_branch") and info["branch"]
+    if rows and (branch or wrong(run, info["entry"], rows, faults)):
         outs[-1] = outs[-1].copy()
         outs[-1].view(np.uint32).reshape(-1)[-1] ^= 1
     return [np.ascontiguousarray(out).tobytes() for out in outs]

@@ -94,12 +94,15 @@ def test_each_fault_meets_its_check(
     assert all(c.status in ("pass", "unchecked") for c in verdict.checks[:-1])
 
 
-def test_classes_of_branches_no_case_takes_are_compiled(new_kit: Any) -> None:
-    small = [c for c in new_kit().task.cases if c.dim("M") < 20]
-    kit = new_kit(cases=tuple(small), token_range=(0, 30))
-    verdict = kit.judge(gain=1.05, no_compile_big=True)
-    # No case has more than 20 rows; decode batches of 33 do, so cross_path meets the class first.
-    assert (verdict.status, verdict.checks[-1].name) == ("COMPILE", "cross_path")
+def test_a_branch_no_case_takes_is_compiled_and_its_bits_compared(new_kit: Any) -> None:
+    kit = new_kit(token_range=(0, 60), ranges=(), hidden=0)
+    late = {"gain": 1.05, "branch_at": 50}
+    assert kit.judge(**late).accepted
+    verdict = kit.judge(**late, no_compile_branch=True)
+    assert (verdict.status, verdict.checks[-1].name) == ("COMPILE", "declared_range")
+    verdict = kit.judge(**late, wrong_branch=True)
+    assert (verdict.status, verdict.checks[-1].name) == ("UNCONFIRMED", "confirm")
+    assert " M=5" in verdict.checks[-1].message
 
 
 def test_hidden_shapes_see_what_no_case_and_no_composition_has(new_kit: Any) -> None:
