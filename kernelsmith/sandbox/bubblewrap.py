@@ -6,16 +6,16 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kernelsmith.errors import MissingError
 from kernelsmith.ports import Role
 from kernelsmith.sandbox import paths
-from kernelsmith.sandbox.client import Command, SpoolWorker
-from kernelsmith.sandbox.spool import Spool, open_spool
+from kernelsmith.sandbox.client import Command
+from kernelsmith.sandbox.pool import Leased, Pool
+from kernelsmith.sandbox.spool import open_spool
 
 INSIDE_SPOOL = "/spool"
 INSIDE_TMP = "/tmp"
@@ -29,14 +29,14 @@ class Bubblewrap:
     """A :class:`kernelsmith.ports.Sandbox`. ``limits`` are those of ``worker.wall.Limits``."""
 
     program: Path
-    spool: Spool
+    pool: Pool
     limits: Mapping[str, int]
-    starter: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
-    workers: list[SpoolWorker] = field(default_factory=list)
 
-    def start(self, role: Role) -> SpoolWorker:
-        """Starts a template behind the wall; its first job waits until it is ready."""
-        folder = self.spool.folder(f"{role}-{len(self.workers)}")
+    def start(self, role: Role) -> Leased:
+        """A worker behind the wall; its first job waits until the template is ready."""
+        return self.pool.lease(role, lambda folder: self._command(role, folder))
+
+    def _command(self, role: Role, folder: Path) -> Command:
         settings = json.dumps(
             {
                 "landlock": True,
@@ -47,15 +47,11 @@ class Bubblewrap:
             }
         )
         inside = paths.worker_command(role, INSIDE_SPOOL, settings)
-        command = Command(
+        return Command(
             arguments=(*wall_arguments(self.program, folder), "--", *inside),
             environment={},
             working_folder=Path("/"),
         )
-        worker = SpoolWorker(role=role, folder=folder, command=command, starter=self.starter)
-        worker.launch()
-        self.workers.append(worker)
-        return worker
 
     def describe(self) -> dict[str, Any]:
         """What the record says of this wall."""
@@ -72,11 +68,8 @@ class Bubblewrap:
         }
 
     def close(self) -> None:
-        """Ends all workers and removes the spool."""
-        for worker in self.workers:
-            worker.close()
-        self.starter.shutdown()
-        self.spool.close()
+        """Ends all templates and removes the spool."""
+        self.pool.close()
 
 
 def open_bubblewrap(
@@ -92,7 +85,9 @@ def open_bubblewrap(
     problem = trial(program)
     if problem:
         raise MissingError(f"bubblewrap cannot start here: {problem}", hint=hint_for(problem))
-    return Bubblewrap(program=program, spool=open_spool(), limits=paths.limits_of(limits))
+    return Bubblewrap(
+        program=program, pool=Pool(spool=open_spool()), limits=paths.limits_of(limits)
+    )
 
 
 def find_program() -> Path:

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,7 +53,7 @@ class Process:
 
 @dataclass(slots=True, kw_only=True)
 class SpoolWorker:
-    """A :class:`kernelsmith.ports.Worker` over a spool folder and two pipes.
+    """A template behind a wall, spoken to over a spool folder and two pipes.
 
     The template is started at once and waited for at the first job, so several start in parallel.
     One job at a time; a dead template is an error once and started anew for the next job.
@@ -63,7 +63,6 @@ class SpoolWorker:
     folder: Path
     command: Command
     starter: ThreadPoolExecutor
-    on_close: Callable[[], None] = lambda: None
     process: Process | None = None
     numbers: Iterator[int] = field(default_factory=itertools.count)
     turn: threading.Lock = field(default_factory=threading.Lock)
@@ -130,7 +129,6 @@ class SpoolWorker:
                 self.closed = True
                 self._end()
                 shutil.rmtree(self.folder, ignore_errors=True)
-                self.on_close()
 
     def _popen(self) -> subprocess.Popen[bytes]:
         with (self.folder.parent / f"{self.folder.name}.log").open("wb") as log:

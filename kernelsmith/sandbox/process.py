@@ -9,14 +9,15 @@ import ctypes
 import json
 import platform
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from kernelsmith.ports import Role
 from kernelsmith.sandbox import paths
-from kernelsmith.sandbox.client import Command, SpoolWorker
-from kernelsmith.sandbox.spool import Spool, make_folder, open_spool
+from kernelsmith.sandbox.client import Command
+from kernelsmith.sandbox.pool import Leased, Pool
+from kernelsmith.sandbox.spool import open_spool
 
 # A worker reads its own numbers and the machine's; other processes' folders stay closed.
 FACTS: tuple[str, ...] = (
@@ -36,20 +37,17 @@ class Process:
     """A :class:`kernelsmith.ports.Sandbox`. ``limits`` are those of ``worker.wall.Limits``;
     ``landlock`` can only be switched off by a test."""
 
-    spool: Spool
+    pool: Pool
     limits: Mapping[str, int]
     landlock: bool = True
-    starter: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
-    workers: list[SpoolWorker] = field(default_factory=list)
 
-    def start(self, role: Role) -> SpoolWorker:
-        """Starts a template that puts up its wall itself; its first job waits until it is ready."""
-        name = f"{role}-{len(self.workers)}"
-        folder = self.spool.folder(name)
-        tmp = self.spool.path / f"{name}-tmp"
-        packages = self.spool.path / f"{name}-packages"
-        make_folder(tmp)
-        make_folder(packages)
+    def start(self, role: Role) -> Leased:
+        """A worker that puts up its wall itself; its first job waits until it is ready."""
+        return self.pool.lease(role, lambda folder: self._command(role, folder))
+
+    def _command(self, role: Role, folder: Path) -> Command:
+        tmp = self.pool.spool.folder(f"{folder.name}-tmp")
+        packages = self.pool.spool.folder(f"{folder.name}-packages")
         seen = paths.visible()
         # To import a package Python lists the folder around it. Of a checkout that folder stays
         # closed, so the package is found through a folder that holds nothing else.
@@ -63,15 +61,11 @@ class Process:
                 "python_flags": list(paths.PYTHON_FLAGS),
             }
         )
-        command = Command(
+        return Command(
             arguments=tuple(paths.worker_command(role, str(folder), settings)),
             environment=paths.environment(str(tmp), [packages, *seen.python_path]),
             working_folder=tmp,
         )
-        worker = SpoolWorker(role=role, folder=folder, command=command, starter=self.starter)
-        worker.launch()
-        self.workers.append(worker)
-        return worker
 
     def describe(self) -> dict[str, Any]:
         """What the record says of this wall."""
@@ -85,11 +79,8 @@ class Process:
         }
 
     def close(self) -> None:
-        """Ends all workers and removes the spool."""
-        for worker in self.workers:
-            worker.close()
-        self.starter.shutdown()
-        self.spool.close()
+        """Ends all templates and removes the spool."""
+        self.pool.close()
 
 
 def open_process(limits: Mapping[str, int] | None = None, *, landlock: bool = True) -> Process:
@@ -98,7 +89,7 @@ def open_process(limits: Mapping[str, int] | None = None, *, landlock: bool = Tr
     Raises:
         StorageError: no place for the spool.
     """
-    return Process(spool=open_spool(), limits=paths.limits_of(limits), landlock=landlock)
+    return Process(pool=Pool(spool=open_spool()), limits=paths.limits_of(limits), landlock=landlock)
 
 
 def landlock_abi() -> int:

@@ -8,7 +8,7 @@ from kernelsmith.errors import MissingError
 from kernelsmith.model import TensorMeta, TraceCall, TraceJob, TraceResult
 from kernelsmith.ports import Sandbox
 from kernelsmith.sandbox.choose import choose
-from kernelsmith.sandbox.client import SpoolWorker
+from kernelsmith.sandbox.pool import Leased
 
 WALLS = ("bubblewrap", "process")
 LIMITS = {"memory_bytes": 4 << 30, "trace_file_bytes": 1 << 20}
@@ -33,8 +33,8 @@ class Walls:
 
     def __init__(self) -> None:
         self.sandboxes: dict[str, Sandbox] = {}
-        self.workers: dict[str, SpoolWorker] = {}
-        self.launchers: dict[str, SpoolWorker] = {}
+        self.workers: dict[str, Leased] = {}
+        self.launchers: dict[str, Leased] = {}
         self.missing: dict[str, str] = {}
         for name in WALLS:
             try:
@@ -45,18 +45,18 @@ class Walls:
             self.sandboxes[name] = sandbox
             self.workers[name] = sandbox.start("frontend")
 
-    def worker(self, name: str) -> SpoolWorker:
+    def worker(self, name: str) -> Leased:
         if name in self.missing:
             pytest.skip(f"{name}: {self.missing[name]}")
         return self.workers[name]
 
-    def launcher_of(self, frontend: SpoolWorker) -> SpoolWorker:
+    def launcher_of(self, frontend: Leased) -> Leased:
         name = next(name for name in WALLS if self.workers.get(name) is frontend)
         if name not in self.launchers:
             self.launchers[name] = self.sandboxes[name].start("launcher")
         return self.launchers[name]
 
-    def sandbox_of(self, worker: SpoolWorker) -> Sandbox:
+    def sandbox_of(self, worker: Leased) -> Sandbox:
         return next(self.sandboxes[name] for name in WALLS if self.workers.get(name) is worker)
 
     def close(self) -> None:
@@ -72,11 +72,11 @@ def walls() -> Iterator[Walls]:
 
 
 @pytest.fixture(params=WALLS)
-def frontend(request: pytest.FixtureRequest, walls: Walls) -> SpoolWorker:
+def frontend(request: pytest.FixtureRequest, walls: Walls) -> Leased:
     return walls.worker(request.param)
 
 
-def submit(worker: SpoolWorker, source: str, *, timeout_s: float = 20.0) -> TraceResult:
+def submit(worker: Leased, source: str, *, timeout_s: float = 20.0) -> TraceResult:
     reply = worker.submit(job_of(source, timeout_s=timeout_s))
     reply.close()
     assert isinstance(reply.result, TraceResult)

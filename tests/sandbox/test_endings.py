@@ -66,8 +66,8 @@ def test_a_dead_template_is_the_machines_fault_and_is_started_anew(frontend, wal
     launcher = walls.sandbox_of(frontend).start("launcher")
     nothing = CompileJob(ttirs={}, device="cpu")
     launcher.submit(nothing).close()
-    assert launcher.process is not None
-    os.killpg(launcher.process.popen.pid, signal.SIGKILL)
+    assert launcher.worker.process is not None
+    os.killpg(launcher.worker.process.popen.pid, signal.SIGKILL)
     with pytest.raises(SandboxError, match="launcher worker died"):
         launcher.submit(nothing)
     reply = launcher.submit(nothing)
@@ -86,4 +86,17 @@ def test_an_unknown_role_says_so_when_it_is_first_used(walls, frontend):
 
 def test_folders_of_closed_replies_are_gone(frontend):
     submit(frontend, FINE)
-    assert [path.name for path in frontend.folder.iterdir()] == ["warm"]
+    assert [path.name for path in frontend.worker.folder.iterdir()] == ["warm"]
+
+
+def test_users_of_a_sandbox_share_one_template_and_do_not_end_each_others(frontend, walls):
+    sandbox = walls.sandbox_of(frontend)
+    first, second = sandbox.start("launcher"), sandbox.start("launcher")
+    assert first.worker is second.worker
+    first.close()
+    nothing = CompileJob(ttirs={}, device="cpu")
+    reply = second.submit(nothing)
+    assert reply.result == CompileResult(objects={})
+    reply.close()
+    with pytest.raises(SandboxError, match="closed"):
+        first.submit(nothing)

@@ -22,7 +22,7 @@ from kernelsmith.sandbox.choose import choose
 sandbox = choose(sys.argv[1], trusted_origin=True)
 worker = sandbox.start("launcher")
 worker.submit(CompileJob(ttirs={}, device="cpu")).close()
-print(sandbox.spool.path, flush=True)
+print(sandbox.pool.spool.path, flush=True)
 time.sleep(600)
 """
 
@@ -81,7 +81,7 @@ def test_an_interrupted_job_leaves_no_answer_for_the_next(walls, frontend):
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        process = worker.process
+        process = worker.worker.process
         assert process is not None
         # A template that is stopped cannot answer, so the wait is certain to be interrupted.
         os.killpg(process.popen.pid, signal.SIGSTOP)

@@ -1,0 +1,67 @@
+"""One warm template a role for all that use a sandbox: several gates share them."""
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernelsmith.errors import SandboxError
+from kernelsmith.model import Job
+from kernelsmith.sandbox.client import Command, SpoolReply, SpoolWorker
+from kernelsmith.sandbox.spool import Spool
+
+
+@dataclass(slots=True, kw_only=True)
+class Pool:
+    """The templates of a sandbox. A template costs seconds and hundreds of megabytes, so it lives
+    until the sandbox is closed, whoever stops using it."""
+
+    spool: Spool
+    starter: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
+    workers: dict[str, SpoolWorker] = field(default_factory=dict)
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def lease(self, role: str, command: Callable[[Path], Command]) -> "Leased":
+        """A worker of this role; its template is started if there is none yet.
+
+        Args:
+            role: see :data:`kernelsmith.ports.Role`.
+            command: what starts a template whose spool is this folder.
+        """
+        with self.turn:
+            if role not in self.workers:
+                folder = self.spool.folder(role)
+                worker = SpoolWorker(
+                    role=role, folder=folder, command=command(folder), starter=self.starter
+                )
+                worker.launch()
+                self.workers[role] = worker
+            return Leased(worker=self.workers[role])
+
+    def close(self) -> None:
+        """Ends all templates and removes the spool. Closing twice is harmless."""
+        with self.turn:
+            for worker in self.workers.values():
+                worker.close()
+        self.starter.shutdown()
+        self.spool.close()
+
+
+@dataclass(slots=True, kw_only=True)
+class Leased:
+    """A :class:`kernelsmith.ports.Worker`: the use of a template that others may use too. Jobs
+    are run one at a time, in the order they are submitted."""
+
+    worker: SpoolWorker
+    closed: bool = False
+
+    def submit(self, job: Job, files: Mapping[str, bytes] | None = None) -> SpoolReply:
+        """See :meth:`SpoolWorker.submit`."""
+        if self.closed:
+            raise SandboxError(f"this {self.worker.role} worker is closed")
+        return self.worker.submit(job, files)
+
+    def close(self) -> None:
+        """Ends this use; the template stays warm for the next."""
+        self.closed = True
