@@ -7,6 +7,7 @@ seed sources with one line changed, ten checks with evidence, raw sessions for o
 """
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -74,10 +75,10 @@ def fill(path: Path, count: int) -> str:
         seed = new_candidate(source, name, (), "seed", "")
         run_id = store.append("", "run", run_payload(seed))
         parent = seed
-        todo = list(proposals(seed, count // 2))
-        for start in range(0, len(todo), 2000):
+        todo = proposals(seed, count // 2)
+        while batch := list(itertools.islice(todo, 2000)):
             with store.database.transaction() as connection:
-                for number, candidate in todo[start : start + 2000]:
+                for number, candidate in batch:
                     child = Candidate(
                         id=candidate.id,
                         task=name,

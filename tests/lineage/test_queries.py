@@ -1,0 +1,71 @@
+"""The queries of ``runs``, ``show`` and ``diff`` are answered by indexes, however many rows."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from kernelsmith.lineage import queries, standings
+from kernelsmith.lineage.store import open_store
+from kernelsmith.lineage.verdicts import accepted, candidate_record, newest
+from tests.loop import fakes
+
+BIG = ("candidates", "verdicts", "checks", "parents", "blobs", "events", "timing_sessions")
+
+
+def runs(connection: Any, run_id: str, name: str) -> None:
+    assert queries.run_ids(connection) == [run_id]
+    standings.run_standing(connection, run_id)
+
+
+def show(connection: Any, run_id: str, name: str) -> None:
+    candidate_record(connection, queries.find_candidate(connection, name[:7]))
+    queries.find_candidate(connection, "latest")
+
+
+def show_run(connection: Any, run_id: str, name: str) -> None:
+    newest(connection, run_id, 20)
+    accepted(connection, run_id)
+
+
+def diff(connection: Any, run_id: str, name: str) -> None:
+    record = queries.find_candidate(connection, name)
+    queries.load_candidate(connection, queries.seed_record(connection, record))
+    queries.parent_records(connection, record)
+
+
+@pytest.mark.parametrize("command", [runs, show, show_run, diff])
+def test_no_query_of_a_command_scans_a_table_that_grows(
+    tmp_path: Path, command: Callable[[Any, str, str], None]
+) -> None:
+    store = open_store(tmp_path / "runs.db")
+    task = fakes.make_task()
+    run_id = store.append("", "run", fakes.run_payload([task]))
+    candidate = fakes.make_candidate("# faster\n", parents=(fakes.seed_of(task).id,))
+    store.append(run_id, "candidate", {"candidate": candidate, "normal_hash": "0"})
+    facts = {"seconds": 1.0, "elapsed_s": 1.0, "gain_vs_seed": 1.05}
+    store.append(run_id, "verdict", {"verdict": fakes.make_verdict(candidate), **facts})
+    asked: list[tuple[str, Any]] = []
+    engine = store.database.connection.engine
+
+    def remember(_c: Any, _cursor: Any, text: str, values: Any, _x: Any, _many: bool) -> None:
+        asked.append((text, values))
+
+    event.listen(engine, "before_cursor_execute", remember)
+    with store.database.reading() as connection:
+        command(connection, run_id, candidate.id)
+    event.remove(engine, "before_cursor_execute", remember)
+    driver = store.database.connection.connection.driver_connection
+    assert driver is not None
+    plans = [
+        (row[3], text)
+        for text, values in asked
+        if text.startswith("SELECT")
+        for row in driver.execute(f"EXPLAIN QUERY PLAN {text}", values)
+    ]
+    store.close()
+    assert plans
+    scans = [(plan, text) for plan, text in plans if plan.startswith("SCAN")]
+    assert not [found for found in scans if found[0].split()[1] in BIG]
