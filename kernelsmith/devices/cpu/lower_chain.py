@@ -10,13 +10,12 @@ from dataclasses import dataclass
 
 from kernelsmith.devices.cpu.codegen_text import branch
 from kernelsmith.devices.cpu.lower_axis import constant_of
-from kernelsmith.devices.cpu.lower_evaluate import evaluate
+from kernelsmith.devices.cpu.lower_evaluate import Index
 from kernelsmith.devices.cpu.lower_forms import Form, affine, const
 from kernelsmith.devices.cpu.lower_pack import Operand, plus
 from kernelsmith.devices.cpu.lower_product import Product, multiply
 from kernelsmith.devices.cpu.lower_state import (
     Buffer,
-    Context,
     Lazy,
     Lowering,
     Scalar,
@@ -150,54 +149,30 @@ def _operand(
 ) -> Operand:
     """One side of the product; the loop's index is bound to ``lower + start + k`` at each read."""
     rank = len(chain.acc.ty.shape)
+    narrow = narrow_source(lo, value)
 
-    def read(ctx: Context, at: Form, k: Form) -> Form:
+    def place(at: Form, k: Form) -> tuple[Value, Index]:
         bind_iteration(lo, chain, lower, _sum(lo, start, k))
         zero = index_const(0)
+        if not narrow.ty.shape:
+            return narrow, ()
         if rank == 1:
-            return evaluate(lo, ctx, value, (zero if rows else at,))
-        return evaluate(lo, ctx, value, (at, zero) if rows else (zero, at))
+            return narrow, (zero if rows else at,)
+        return narrow, ((at, zero) if rows else (zero, at))
 
-    narrow = narrow_source(lo, value)
-    if narrow.ty.elem in ("bf16", "f16") and narrow.ty.shape == value.ty.shape:
-        return _narrow_operand(lo, chain, narrow, value, size, read, rows=rows)
-    along = _along(lo, chain, value)
-    return Operand(read=read, elem=value.ty.elem, size=size, k=BLOCK, along_k=along)
+    along = _along(lo, chain, narrow)
+    return Operand(place=place, elem=narrow.ty.elem, size=size, k=BLOCK, along_k=along)
 
 
 def narrow_source(lo: Lowering, value: Value) -> Value:
-    """The 16-bit tensor that ``value`` is the exact float32 of, else ``value``."""
+    """What a side repeats along the other side's axis, and the 16-bit tensor behind an exact
+    widening to float32: less to read and to turn around."""
     op = lo.definer.get(value)
+    if op is not None and op.name in ("tt.broadcast", "tt.splat"):
+        return narrow_source(lo, op.operands[0])
     if op is not None and op.name == "arith.extf" and op.operands[0].ty.elem in ("bf16", "f16"):
         return op.operands[0]
-    if op is not None and op.name == "tt.broadcast":
-        inner = narrow_source(lo, op.operands[0])
-        return inner if inner is not op.operands[0] else value
     return value
-
-
-def _narrow_operand(
-    lo: Lowering,
-    chain: Chain,
-    narrow: Value,
-    value: Value,
-    size: int,
-    read: object,
-    *,
-    rows: bool,
-) -> Operand:
-    """The side in its 16-bit type: half the bytes to turn around, widened when packed."""
-    wide = read
-
-    def read_narrow(ctx: Context, at: Form, k: Form) -> Form:
-        lo.env[value], kept = lo.env[narrow], lo.env[value]
-        try:
-            return wide(ctx, at, k)  # type: ignore[operator,no-any-return]
-        finally:
-            lo.env[value] = kept
-
-    along = _along(lo, chain, narrow)
-    return Operand(read=read_narrow, elem=narrow.ty.elem, size=size, k=BLOCK, along_k=along)
 
 
 def _sum(lo: Lowering, start: Form, k: Form) -> Form:

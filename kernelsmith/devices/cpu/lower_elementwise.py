@@ -51,7 +51,37 @@ def apply(em: Emitter, lanes: int, op: Op, forms: list[Form], result: Ty) -> For
         forms = [clean(s, f, lanes) for f in forms]
     args = [str(f.val) if scalar else as_vector(em, f, lanes) for f in forms]
     value, dirty = _compute(s, op, args, result)
-    return Form("U" if scalar else "V", result.elem, value, level, 0, dirty)
+    full = "" if scalar or result.elem != "i1" else _full(em, lanes, op, forms, level)
+    return Form("U" if scalar else "V", result.elem, value, level, 0, dirty, 1, full)
+
+
+def whole(form: Form) -> str:
+    """A scalar i1 that is true only if the mask is true in all lanes, "" if there is none."""
+    return str(form.val) if form.kind == "U" else form.full
+
+
+def _full(em: Emitter, lanes: int, op: Op, forms: list[Form], level: int) -> str:
+    """:func:`whole` of ``i < n`` over consecutive lanes, and of a conjunction of masks.
+
+    The bound is checked in 64 bits, where the last lane's index cannot have wrapped around."""
+    if op.name == "arith.andi":
+        a, b = (whole(f) for f in forms)
+        return em.op(level, f"and i1 {a}, {b}") if a and b else ""
+    predicate = str(op.attrs.get("head", "")).split(",")[0].strip()
+    flipped = {"slt": "sgt", "sle": "sge", "sgt": "slt", "sge": "sle"}
+    if op.name != "arith.cmpi" or predicate not in flipped:
+        return ""
+    line, bound = forms
+    if line.kind == "U":
+        line, bound, predicate = bound, line, flipped[predicate]
+    if (line.kind, bound.kind) != ("A", "U") or not isinstance(line.step, int) or line.step <= 0:
+        return ""
+    if line.elem not in ("i32", "i64"):
+        return ""
+    start, end = (sign_extend(em, Form("U", f.elem, f.val, f.level), "i64") for f in (line, bound))
+    last = line.step * (lanes - 1) if predicate in ("slt", "sle") else 0
+    at = em.op(line.level, f"add i64 {start.val}, {last}")
+    return em.op(level, f"icmp {predicate} i64 {at}, {end.val}")
 
 
 def clean(s: Asm, form: Form, lanes: int) -> Form:

@@ -166,37 +166,47 @@ def _range(lo: Lowering, ctx: Context, op: Op, at: Form) -> Form:
 def _load(lo: Lowering, ctx: Context, op: Op, index: Index) -> Form:
     forms = [evaluate(lo, ctx, operand, index) for operand in op.operands]
     pointer = forms[0]
-    mask = forms[1] if len(forms) > 1 else None
+    mask = forms[1] if len(forms) > 1 and not ctx.unmasked else None
     other = forms[2] if len(forms) > 2 else None
     level = max(ctx.base, *(f.level for f in forms))
     elem = op.results[0].ty.elem
     return lower_memory.load(lo.em, ctx.lanes, pointer, mask, other, elem, level)
 
 
-def _shape(lo: Lowering, ctx: Context, op: Op, value: Value, index: Index) -> Form:
-    name = op.name
-    source = op.operands[0]
+def moved(
+    lo: Lowering, ctx: Context, op: Op, value: Value, index: Index
+) -> tuple[Value, Index] | None:
+    """Where a shape op takes an element from: operand and index; None for join and cat."""
+    name, source = op.name, op.operands[0]
     if name == "tt.broadcast":
-        return evaluate(lo, ctx, source, index)
+        return source, index
     if name == "tt.expand_dims":
         axis = op.attrs["axis"]
         assert isinstance(axis, int)
-        return evaluate(lo, ctx, source, index[:axis] + index[axis + 1 :])
+        return source, index[:axis] + index[axis + 1 :]
     if name == "tt.trans":
         order = op.attrs["order"]
         assert isinstance(order, tuple)
-        moved: list[Form] = [index_const(0)] * len(order)
+        at: list[Form] = [index_const(0)] * len(order)
         for position, axis in enumerate(order):
-            moved[axis] = index[position]
-        return evaluate(lo, ctx, source, tuple(moved))
+            at[axis] = index[position]
+        return source, tuple(at)
     if name == "tt.reshape":
-        return evaluate(lo, ctx, source, reshape(lo, ctx, value.ty.shape, source.ty.shape, index))
+        return source, reshape(lo, ctx, value.ty.shape, source.ty.shape, index)
     if name == "tt.split":
-        side = op.results.index(value)
+        return source, (*index, index_const(op.results.index(value)))
+    return None
+
+
+def _shape(lo: Lowering, ctx: Context, op: Op, value: Value, index: Index) -> Form:
+    name = op.name
+    if name == "tt.split":
         pair = lower_pairs.pair(lo, ctx, op, index)
         if pair is not None:
-            return pair[side]
-        return evaluate(lo, ctx, source, (*index, index_const(side)))
+            return pair[op.results.index(value)]
+    place = moved(lo, ctx, op, value, index)
+    if place is not None:
+        return evaluate(lo, ctx, *place)
     if name == "tt.join":
         last = index[-1]
         a, b = op.operands
@@ -356,5 +366,3 @@ def _whole(ctx: Context, at: Form, dim: int) -> bool:
     return at.align >= ctx.lanes and dim >= ctx.lanes
 
 
-def scalar_type(ty: Ty) -> Ty:
-    return Ty(ty.elem, (), ty.pointee)

@@ -22,7 +22,8 @@ _MAX_STEP = 1 << 24
 class Form:
     """``kind`` "U", "A" or "V"; ``elem`` a TTIR element type; ``val`` an LLVM operand or a
     Python integer; ``level`` the stream it was emitted at. ``dirty``: a NaN in it may carry any
-    payload. ``align``: ``val`` is known to be a multiple of it (indices)."""
+    payload. ``align``: ``val`` is known to be a multiple of it (indices). ``full``: for a mask, a
+    scalar i1 that is true only if all its lanes are ("" if there is none that is cheap)."""
 
     kind: str
     elem: str
@@ -31,6 +32,7 @@ class Form:
     step: str | int = 0
     dirty: bool = False
     align: int = 1
+    full: str = ""
 
     @property
     def key(self) -> tuple[str, str | int, str | int]:

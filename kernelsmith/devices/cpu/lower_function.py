@@ -10,6 +10,7 @@ from kernelsmith.devices.cpu.lower_control import lower_for, lower_if, lower_whi
 from kernelsmith.devices.cpu.lower_dot import dot
 from kernelsmith.devices.cpu.lower_evaluate import constant, evaluate
 from kernelsmith.devices.cpu.lower_forms import Form, llvm
+from kernelsmith.devices.cpu.lower_masks import Masks, versioned
 from kernelsmith.devices.cpu.lower_nest import lane_axis, materialise, over
 from kernelsmith.devices.cpu.lower_plan import index_ops, is_lazy, plan, writes_memory
 from kernelsmith.devices.cpu.lower_reduce import reduce
@@ -281,11 +282,18 @@ def _store(lo: Lowering, op: Op) -> None:
     shape = op.operands[0].ty.shape
 
     def body(ctx: Context, index: tuple[Form, ...]) -> None:
-        pointer, value, *rest = (evaluate(lo, ctx, v, index) for v in op.operands)
-        value = _clean(lo, ctx, value)
-        lower_memory.store(
-            lo.em, ctx.lanes, pointer, value, rest[0] if rest else None, lo.em.depth
-        )
+        masks = Masks(lo, ctx)
+        if ctx.lanes > 1:
+            masks.add(op, index)
+
+        def put(ctx: Context) -> list[Form]:
+            pointer, value, *rest = (evaluate(lo, ctx, v, index) for v in op.operands)
+            value = _clean(lo, ctx, value)
+            mask = rest[0] if rest and not ctx.unmasked else None
+            lower_memory.store(lo.em, ctx.lanes, pointer, value, mask, lo.em.depth)
+            return []
+
+        versioned(lo, ctx, masks, put)
 
     over(lo, shape, lane_axis(shape), body)
 

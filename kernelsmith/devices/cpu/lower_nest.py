@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from kernelsmith.devices.cpu.codegen_text import LANES
 from kernelsmith.devices.cpu.lower_evaluate import evaluate, write_buffer
 from kernelsmith.devices.cpu.lower_forms import Form
+from kernelsmith.devices.cpu.lower_masks import Masks, versioned
 from kernelsmith.devices.cpu.lower_state import Buffer, Context, Lowering, index_const
 from kernelsmith.devices.cpu.ttir import Value
 
@@ -82,9 +83,17 @@ def fill(lo: Lowering, value: Value, into: Buffer | None = None) -> Buffer:
     dirty = [False]
 
     def body(ctx: Context, index: tuple[Form, ...]) -> None:
-        form = evaluate(lo, ctx, value, index)
-        dirty[0] = form.dirty
-        write_buffer(lo, ctx, target, index, form)
+        masks = Masks(lo, ctx)
+        if ctx.lanes > 1:
+            masks.visit(value, index)
+
+        def put(ctx: Context) -> list[Form]:
+            form = evaluate(lo, ctx, value, index)
+            dirty[0] = dirty[0] or form.dirty
+            write_buffer(lo, ctx, target, index, form)
+            return []
+
+        versioned(lo, ctx, masks, put)
 
     over(lo, value.ty.shape, lane_axis(value.ty.shape), body)
     return Buffer(target.base, target.ty, dirty[0])

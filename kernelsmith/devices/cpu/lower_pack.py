@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from kernelsmith.devices.cpu import lower_float as fl
 from kernelsmith.devices.cpu.codegen_asm import Asm
 from kernelsmith.devices.cpu.codegen_text import LANES
+from kernelsmith.devices.cpu.lower_evaluate import Index, evaluate
 from kernelsmith.devices.cpu.lower_forms import Form, as_vector, llvm
+from kernelsmith.devices.cpu.lower_masks import Masks, versioned
 from kernelsmith.devices.cpu.lower_state import Buffer, Context, Lowering, index_const
 from kernelsmith.devices.cpu.lower_transpose import transpose16
-from kernelsmith.devices.cpu.ttir import Ty
+from kernelsmith.devices.cpu.ttir import Ty, Value
 
-#: Reads an operand: (context, its row or column, k) -> form. One of the two carries the lanes.
-Read = Callable[[Context, Form, Form], Form]
+#: Where (row or column, k) of an operand is: a value and an index. One of the two has the lanes.
+Place = Callable[[Form, Form], tuple[Value, Index]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,15 +23,26 @@ class Operand:
     """One side of a product: ``size`` rows (left) or columns (right) by ``k``. ``along_k``: its
     loads are contiguous along k."""
 
-    read: Read
+    place: Place
     elem: str
     size: int
     k: int
     along_k: bool
 
-    def form(self, lo: Lowering, lanes: int, at: Form, k: Form) -> Form:
-        """The operand at a place, for a vector of ``lanes`` along the index that is not fixed."""
-        return self.read(Context(lanes, lo.em.depth), at, k)
+
+def read(lo: Lowering, side: Operand, lanes: int, spots: list[tuple[Form, Form]]) -> list[Form]:
+    """The operand at some spots (row or column, k): one vector of ``lanes`` each."""
+    ctx = Context(lanes, lo.em.depth)
+    masks = Masks(lo, ctx)
+
+    def get(ctx: Context) -> list[Form]:
+        return [evaluate(lo, ctx, *side.place(*spot)) for spot in spots]
+
+    if lanes == 1:
+        return get(ctx)
+    for spot in spots:
+        masks.visit(*side.place(*spot))
+    return versioned(lo, ctx, masks, get)
 
 
 def widen(lo: Lowering, lanes: int, form: Form, elem: str) -> Form:
@@ -109,7 +122,7 @@ def pack_left(lo: Lowering, side: Operand, elem: str) -> Buffer:
         fast = counted(lo, stack, inner, lanes)
         along = lane(fast, lanes)
         at, k = (slow, along) if side.along_k else (along, slow)
-        form = widen(lo, lanes, side.form(lo, lanes, at, k), elem)
+        form = widen(lo, lanes, read(lo, side, lanes, [(at, k)])[0], elem)
         offset = plus(lo, times(lo, slow, inner), fast)
         put(lo, buffer.base, offset, text_of(lo, form, lanes), elem, lanes)
     return buffer
@@ -127,7 +140,7 @@ def pack_panel(
         row = counted(lo, stack, side.k, 1)
         fast = counted(lo, stack, columns, lanes)
         along = lane(plus(lo, column, fast), lanes)
-        form = widen(lo, lanes, side.form(lo, lanes, along, row), elem)
+        form = widen(lo, lanes, read(lo, side, lanes, [(along, row)])[0], elem)
         offset = plus(lo, times(lo, row, columns), fast)
         put(lo, buffer.base, offset, text_of(lo, form, lanes), elem, lanes)
     return buffer.base
@@ -146,14 +159,11 @@ def transposed(
     """16 columns of B over ``block_k`` values of k: one vector over the columns for each k."""
     em, span = lo.em, block_k(side, elem)
     paired = span > LANES
-    ctx = Context(span, em.depth)
     along = lane(start, span)
-    rows = []
-    for column in columns:
-        form = side.read(ctx, column, along)
-        if not paired:
-            form = widen(lo, span, form, elem)
-        rows.append(as_vector(em, form, span))
+    forms = read(lo, side, span, [(column, along) for column in columns])
+    if not paired:
+        forms = [widen(lo, span, form, elem) for form in forms]
+    rows = [as_vector(em, form, span) for form in forms]
     depth = em.depth
     if paired:
         rows = [em.op(depth, f"bitcast <32 x i16> {r} to <16 x i32>") for r in rows]

@@ -12,6 +12,7 @@ from kernelsmith.devices.cpu import lower_elementwise
 from kernelsmith.devices.cpu.codegen_text import LANES, Loop
 from kernelsmith.devices.cpu.lower_evaluate import constant, evaluate, write_buffer
 from kernelsmith.devices.cpu.lower_forms import Form, llvm, vec, vector_form
+from kernelsmith.devices.cpu.lower_masks import Masks, versioned
 from kernelsmith.devices.cpu.lower_nest import lane_axis, lane_count, over
 from kernelsmith.devices.cpu.lower_state import Context, Lowering, Scalar, index_const
 from kernelsmith.devices.cpu.ttir import Block, Op, Value
@@ -88,8 +89,8 @@ def _last_axis(
         lane = base
         if lanes > 1:
             lane = Form("A", "i64", base.val, base.level, 1, False, lanes)
-        forms = [evaluate(lo, ctx, o, (*outer, lane)) for o in op.operands]
-        return [vector_form(lo.em, f, lanes) for f in forms] if lanes > 1 else forms
+        index = (*outer, lane)
+        return _read(lo, ctx, op, index)
 
     parts = [at(ctx, index_const(w * lanes)) for w in range(ways)]
     if size > lanes * ways:
@@ -102,6 +103,20 @@ def _last_axis(
         lanes //= 2
         forms = combine(lo, lanes, region, halves[0], halves[1])
     return forms
+
+
+def _read(lo: Lowering, ctx: Context, op: Op, index: tuple[Form, ...]) -> Forms:
+    """All operands at a place, as vectors."""
+    if ctx.lanes == 1:
+        return [evaluate(lo, ctx, o, index) for o in op.operands]
+    masks = Masks(lo, ctx)
+    for operand in op.operands:
+        masks.visit(operand, index)
+
+    def get(ctx: Context) -> Forms:
+        return [evaluate(lo, ctx, o, index) for o in op.operands]
+
+    return [vector_form(lo.em, f, ctx.lanes) for f in versioned(lo, ctx, masks, get)]
 
 
 def _row_loop(
@@ -159,9 +174,7 @@ def _ascending(
     """Reduces along an axis that lanes do not run along."""
 
     def at(ctx: Context, position: Form) -> Forms:
-        full = (*index[:axis], position, *index[axis:])
-        forms = [evaluate(lo, ctx, o, full) for o in op.operands]
-        return [vector_form(lo.em, f, ctx.lanes) for f in forms] if ctx.lanes > 1 else forms
+        return _read(lo, ctx, op, (*index[:axis], position, *index[axis:]))
 
     first = at(Context(ctx.lanes, lo.em.depth), index_const(0))
     if size == 1:

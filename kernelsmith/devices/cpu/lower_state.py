@@ -78,7 +78,8 @@ class Lowering:
 class Context:
     """One evaluation: vector width, the level of its program point, and what was computed.
 
-    ``tee``: values to keep in a buffer as they are computed at their natural index."""
+    ``tee``: values to keep in a buffer as they are computed at their natural index.
+    ``unmasked``: every mask met here is known to be true in all lanes."""
 
     lanes: int
     base: int
@@ -87,6 +88,20 @@ class Context:
     natural: tuple[Form, ...] = ()
     pairs: dict[tuple[object, ...], tuple[Form, Form]] = field(default_factory=dict)
     children: dict[int, "Context"] = field(default_factory=dict)
+    unmasked: bool = False
+
+    def fork(self, unmasked: bool) -> "Context":
+        """A context for one side of a branch: knows what this one knows, shares nothing new."""
+        return Context(
+            self.lanes,
+            self.base,
+            dict(self.memo),
+            self.tee,
+            self.natural,
+            dict(self.pairs),
+            {},
+            unmasked,
+        )
 
     def child(self, lanes: int) -> "Context":
         """The context of the same place for another vector width."""

@@ -1,0 +1,99 @@
+"""Two versions of a vector's code: one for "every mask is true in every lane", one for the rest.
+
+Nearly all vectors of a kernel lie inside its bounds. For those, masks cost nothing: whether they
+are all true follows from the scalar bounds, and the masks themselves are not even computed.
+"""
+
+from collections.abc import Callable
+
+from kernelsmith.devices.cpu.lower_elementwise import whole
+from kernelsmith.devices.cpu.lower_evaluate import Index, evaluate, moved
+from kernelsmith.devices.cpu.lower_forms import Form, as_vector, vec
+from kernelsmith.devices.cpu.lower_state import Context, Lazy, Lowering, Shifted
+from kernelsmith.devices.cpu.ttir import Op, Value
+from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE
+
+Body = Callable[[Context], list[Form]]
+
+
+class Masks:
+    """The masks that an evaluation will meet; ``known`` is false once one cannot be told."""
+
+    def __init__(self, lo: Lowering, ctx: Context) -> None:
+        self._lo, self._ctx = lo, ctx
+        self._seen: set[tuple[object, ...]] = set()
+        self.forms: list[Form] = []
+        self.known = True
+
+    def visit(self, value: Value, index: Index) -> None:
+        """Adds the masks of all loads that evaluating ``value`` runs."""
+        key = (value, *(at.key for at in index))
+        bound = self._lo.env.get(value)
+        if not self.known or key in self._seen:
+            return
+        self._seen.add(key)
+        if isinstance(bound, Shifted):
+            self.visit(bound.init, index)
+        if not isinstance(bound, Lazy):
+            return
+        op = bound.op
+        if op.name == "tt.load":
+            self.add(op, index)
+        elif op.name in ELEMENTWISE:
+            for operand in op.operands:
+                self.visit(operand, index)
+        elif op.name == "tt.splat":
+            self.visit(op.operands[0], ())
+        elif op.operands:
+            place = None
+            if op.name not in ("tt.reshape", "tt.split"):
+                place = moved(self._lo, self._ctx, op, value, index)
+            if place is None:
+                self.known = False
+            else:
+                self.visit(*place)
+
+    def add(self, op: Op, index: Index) -> None:
+        """Adds the mask of a load or store at ``index`` and those behind its operands."""
+        first = 2 if op.name == "tt.store" else 1
+        for operand in op.operands:
+            self.visit(operand, index)
+        if len(op.operands) > first and self.known:
+            self.forms.append(evaluate(self._lo, self._ctx, op.operands[first], index))
+
+
+def versioned(lo: Lowering, ctx: Context, masks: Masks, body: Body) -> list[Form]:
+    """``body`` once for all masks true and once for any masks; results meet in phis.
+
+    Without masks, or if their truth is not a cheap scalar, ``body`` runs as it is."""
+    fulls = [whole(f) for f in masks.forms if not (f.is_const and f.val)]
+    if not masks.known or not fulls or not all(fulls):
+        return body(ctx)
+    em, level = lo.em, lo.em.depth
+    cond = fulls[0]
+    for full in dict.fromkeys(fulls[1:]):
+        if full != cond:
+            cond = em.op(level, f"and i1 {cond}, {full}")
+    name = em.fresh("mask")
+    em.do(level, f"br i1 {cond}, label %{name}.all, label %{name}.some")
+    sides = []
+    for side, unmasked in (("all", True), ("some", False)):
+        em.block(level, f"{name}.{side}")
+        forms = body(ctx.fork(unmasked))
+        texts = [_text(lo, f, ctx.lanes, level) for f in forms]
+        sides.append((em.label(level), texts, forms))
+        em.do(level, f"br label %{name}.end")
+    em.block(level, f"{name}.end")
+    merged = []
+    for i, form in enumerate(sides[0][2]):
+        kind = vec(form.elem, ctx.lanes)
+        pairs = ", ".join(f"[{texts[i]}, %{label}]" for label, texts, _ in sides)
+        dirty = any(forms[i].dirty for *_, forms in sides)
+        merged.append(
+            Form("V", form.elem, em.op(level, f"phi {kind} {pairs}"), level, 0, dirty)
+        )
+    return merged
+
+
+def _text(lo: Lowering, form: Form, lanes: int, level: int) -> str:
+    return as_vector(lo.em, Form(form.kind, form.elem, form.val, level, form.step), lanes)
