@@ -119,11 +119,10 @@ class Bench:
             if not plan_class.ttir:
                 return Outcome(status="TRACE", message=f"plan class {class_id} came without text")
             subject.classes[class_id] = plan_class
-        launches = sum(len(result.plans[case.id].launches) for case in wanted)
         return Outcome(
             evidence={
-                "calls": len(wanted),
-                "launches": launches,
+                "calls": len(subject.plans),
+                "launches": sum(len(plan.launches) for plan in subject.plans.values()),
                 "plan_classes": len(subject.classes),
             }
         )

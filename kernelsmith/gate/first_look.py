@@ -1,9 +1,9 @@
-"""A first look before everything is compiled: one telling case of each entry.
+"""A first look before all is traced and compiled: one telling case of each entry.
 
-Most wrong candidates are wrong everywhere. Compiling the classes of one case an entry and running
-those finds them in a fraction of the time that all classes take. It proves nothing: what passes
-here goes through compile and parity in full, and leaves no trace of this look in the verdict. What
-fails is recorded under the check that it failed.
+Most wrong candidates are wrong everywhere. Tracing, compiling and running one case an entry finds
+them in a fraction of the time that all cases take. It proves nothing: what passes here goes through
+trace, compile and parity in full, and leaves no trace of this look in the verdict. What fails is
+recorded under the check that it failed.
 """
 
 from kernelsmith.gate.bench import Bench
@@ -18,6 +18,9 @@ FEW_TOKENS = 5
 def check(bench: Bench, reference: Reference, subject: Subject) -> tuple[str, Outcome]:
     """Compares one case of each entry; returns the check that it stands for, and the outcome."""
     cases = telling_cases(reference)
+    found = bench.plan(subject, cases)
+    if found.status is not None:
+        return "trace", found
     found = bench.compile(subject, cases)
     if found.status is not None:
         return "compile", found
@@ -26,7 +29,7 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> tuple[str, Ou
         found = compare_cases(bench, reference, subject, own)
         if found.status is not None:
             return f"parity.{path}", found
-    return "compile", Outcome()
+    return "trace", Outcome()
 
 
 def telling_cases(reference: Reference) -> list[Case]:

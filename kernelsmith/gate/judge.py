@@ -186,7 +186,7 @@ class Gate:
                 continue
             begun = time.monotonic()
             found = Outcome()
-            if name == "compile" and "parity.train" in names:
+            if name == "trace" and {"compile", "parity.train", "parity.infer"} <= set(names):
                 name, found = first_look.check(self.bench, self.reference, judging.subject)
             if found.status is None:
                 found = check()
