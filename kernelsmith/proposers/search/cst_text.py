@@ -65,7 +65,7 @@ def replace(
     """Replaces expressions bottom-up where ``matches`` returns something else than None."""
 
     class Replace(cst.CSTTransformer):
-        def on_leave(self, original_node, updated_node):  # type: ignore[no-untyped-def]
+        def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:
             if isinstance(updated_node, cst.BaseExpression):
                 new = matches(updated_node)
                 return updated_node if new is None else new

@@ -8,7 +8,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from kernelsmith.proposers.search import cst_text as text
-from kernelsmith.proposers.search.forms import Form, Rewritten, Subject
+from kernelsmith.proposers.search.forms import Form, Rewrite, Rewritten, Subject
 
 
 def _dot(function: cst.FunctionDef) -> tuple[str, str, str] | None:
@@ -42,7 +42,7 @@ def _fma(subject: Subject, value: str) -> Rewritten | None:
     return function, subject.plan.setting(**{step: "1"})
 
 
-def _load(index: int):  # type: ignore[no-untyped-def]
+def _load(index: int) -> Rewrite:
     def rewrite(subject: Subject, value: str) -> Rewritten | None:
         """An operand is loaded as its transpose, so that the load runs along memory."""
         found = _dot(subject.function)

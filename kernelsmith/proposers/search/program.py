@@ -192,7 +192,7 @@ def _launch(index: int, function: str, call: ast.Call, kernel: Kernel, known: _K
     assert isinstance(call.func, ast.Subscript)
     values = known.values
     bound = dict(zip(kernel.params, call.args, strict=False))
-    bound.update({k.arg: k.value for k in call.keywords if k.arg in kernel.params})  # type: ignore
+    bound.update({k.arg: k.value for k in call.keywords if k.arg and k.arg in kernel.params})
     options = {
         k.arg: number
         for k in call.keywords

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import libcst as cst
 
 from kernelsmith.proposers.search import cst_text as text
-from kernelsmith.proposers.search import forms_dot, forms_rows
+from kernelsmith.proposers.search import forms_dot, forms_rows, forms_tile
 from kernelsmith.proposers.search.forms import Form, Plan, Subject, apply
 from kernelsmith.proposers.search.genome import Bucket, Genome
 from kernelsmith.proposers.search.program import OPTIONS, Program
@@ -21,7 +21,7 @@ FORMS: tuple[Form, ...] = (
     forms_dot.LOAD_B,
     forms_dot.DOT,
     forms_dot.ORDER,
-    forms_rows.ROWS,
+    forms_tile.ROWS,
     forms_rows.PROGRAMS,
 )
 _FORM_NAMES = frozenset(form.name for form in FORMS)
