@@ -72,11 +72,11 @@ class Recorder:
             raise FaultError("TRACE", text.replace("dynamic_func", kernel.__name__)) from None
         options = _options(extra)
         extents = grid_of(grid, bound)
+        if 0 in extents:
+            return None
         values = [_constant(value) for value in bound.values()]
         pointers = self._pointers(tape, kernel, values, specialisation)
         spec = self._specialised(kernel, specialisation, values, options)
-        if 0 in extents:
-            return None
         return Launch(
             plan_class=spec.aligned_id,
             plan_class_unaligned=spec.unaligned_id,

@@ -93,7 +93,7 @@ class _Program(ctypes.Structure):
 
 def supported() -> bool:
     """Whether this machine has the system-call table that the filter is written for."""
-    return platform.machine() == "x86_64" and os.path.exists("/proc/self/status")
+    return platform.machine() == "x86_64"
 
 
 def install(kind: JobKind) -> None:

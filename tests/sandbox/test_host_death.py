@@ -87,7 +87,7 @@ def test_an_interrupted_job_leaves_no_answer_for_the_next(walls, frontend):
         os.killpg(process.popen.pid, signal.SIGSTOP)
         for pid in descendants(process.popen.pid):
             os.kill(pid, signal.SIGSTOP)
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        signal.setitimer(signal.ITIMER_REAL, 1.0)
         with pytest.raises(KeyboardInterrupt):
             worker.submit(nothing)
     finally:

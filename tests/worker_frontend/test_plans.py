@@ -118,6 +118,7 @@ def test_an_empty_grid_is_no_launch(tmp_path):
     result = trace(COPY, call(x=tensor(0, 40)), tmp_path=tmp_path)
     assert result.failure is None
     assert result.plans["call"].launches == ()
+    assert result.classes == {}
     assert result.plans["call"].outputs[0].meta.shape == (0, 40)
 
 
