@@ -105,24 +105,50 @@ def _load_row(
     return em.op(level, masked_load(em, lanes, t, str(pointer.val), bits, rest))
 
 
-def masked_load(em: Emitter, lanes: int, t: str, pointer: str, bits: str, rest: str) -> str:
-    """Text of a masked load of consecutive elements."""
+def _masked(em: Emitter, lanes: int, t: str, store: bool) -> tuple[str, str, str]:
+    """(call prefix, callee, pointer attribute) of a masked access of consecutive elements.
+
+    Without AVX-512 LLVM writes narrow ones out as a branch a lane: those go into one internal
+    function a kind."""
     size = {"i8": 1, "i16": 2, "i32": 4, "float": 4}.get(t, 8)
     suffix = {"float": "f32", "double": "f64", "ptr": "p0"}.get(t, t)
-    many, mask_type = f"<{lanes} x {t}>", f"<{lanes} x i1>"
-    name = f"llvm.masked.load.v{lanes}{suffix}.p0"
-    em.declare(name, f"{many} @{name}(ptr, {mask_type}, {many})")
-    return f"call {many} @{name}(ptr align {size} {pointer}, {mask_type} {bits}, {many} {rest})"
+    many, mask = f"<{lanes} x {t}>", f"<{lanes} x i1>"
+    kind = "store" if store else "load"
+    name = f"llvm.masked.{kind}.v{lanes}{suffix}.p0"
+    if store:
+        em.declare(name, f"void @{name}({many}, ptr, {mask})")
+    else:
+        em.declare(name, f"{many} @{name}(ptr, {mask}, {many})")
+    if em.features.wide or size > 2:
+        return "call", name, f"align {size} "
+    own = f"masked.{kind}.v{lanes}{suffix}"
+    if store:
+        body = (
+            f"define internal fastcc void @{own}({many} %v, ptr %p, {mask} %m) noinline #0 {{\n"
+            f"  call void @{name}({many} %v, ptr align {size} %p, {mask} %m)\n  ret void\n}}"
+        )
+    else:
+        body = (
+            f"define internal fastcc {many} @{own}(ptr %p, {mask} %m, {many} %r) noinline #0 {{\n"
+            f"  %v = call {many} @{name}(ptr align {size} %p, {mask} %m, {many} %r)\n"
+            f"  ret {many} %v\n}}"
+        )
+    em.functions.setdefault(own, body)
+    return "call fastcc", own, ""
+
+
+def masked_load(em: Emitter, lanes: int, t: str, pointer: str, bits: str, rest: str) -> str:
+    """Text of a masked load of consecutive elements."""
+    call, name, align = _masked(em, lanes, t, False)
+    many = f"<{lanes} x {t}>"
+    return f"{call} {many} @{name}(ptr {align}{pointer}, <{lanes} x i1> {bits}, {many} {rest})"
 
 
 def masked_store(em: Emitter, lanes: int, t: str, value: str, pointer: str, bits: str) -> str:
     """Text of a masked store of consecutive elements."""
-    size = {"i8": 1, "i16": 2, "i32": 4, "float": 4}.get(t, 8)
-    suffix = {"float": "f32", "double": "f64", "ptr": "p0"}.get(t, t)
-    many, mask_type = f"<{lanes} x {t}>", f"<{lanes} x i1>"
-    name = f"llvm.masked.store.v{lanes}{suffix}.p0"
-    em.declare(name, f"void @{name}({many}, ptr, {mask_type})")
-    return f"call void @{name}({many} {value}, ptr align {size} {pointer}, {mask_type} {bits})"
+    call, name, align = _masked(em, lanes, t, True)
+    many = f"<{lanes} x {t}>"
+    return f"{call} void @{name}({many} {value}, ptr {align}{pointer}, <{lanes} x i1> {bits})"
 
 
 def _safe_pointers(
