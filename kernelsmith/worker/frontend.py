@@ -60,8 +60,10 @@ def run(job: TraceJob, folder: Path, progress: Progress | None = None) -> TraceR
             plans = _trace(job, recorder, marks)
             classes = _classes(job, recorder, Emitter(emit=emit), marks)
         except FaultError as fault:
+            # A candidate's message may hold what no JSON text can.
+            message = fault.message.encode("utf-8", "replace").decode()
             failure = WorkerFailure(
-                status=fault.status, message=fault.message, where=fault.where or LOADING
+                status=fault.status, message=message, where=fault.where or LOADING
             )
             return TraceResult(plans={}, classes={}, failure=failure)
     return TraceResult(plans=plans, classes=classes)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from kernelsmith.model import TensorMeta, TraceCall
+from kernelsmith.worker.trace_source import lines_of
 from kernelsmith.worker.trace_tape import SOURCE_NAME, FaultError
 
 MODULE_NAME = "candidate"
@@ -26,8 +27,7 @@ def load(source: str) -> ModuleType:
         FaultError: ``TRACE``, the module does not load.
     """
     module = ModuleType(MODULE_NAME)
-    lines = source.splitlines(keepends=True)
-    linecache.cache[SOURCE_NAME] = (len(source), None, lines, SOURCE_NAME)
+    linecache.cache[SOURCE_NAME] = (len(source), None, lines_of(source), SOURCE_NAME)
     sys.modules[MODULE_NAME] = module
     try:
         exec(compile(source, SOURCE_NAME, "exec"), module.__dict__)

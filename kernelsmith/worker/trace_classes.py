@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from kernelsmith.model import LaunchArg
+from kernelsmith.worker.trace_source import check_text
 
 # Triton's scalar type names -> TTIR's.
 SCALARS = {
@@ -137,6 +138,9 @@ def text_hash(kernel: Any) -> str:
 
     A verdict on one kernel must never be given to another, so too much is taken in rather than
     too little: a value that has no stable description makes the hash differ in every process.
+
+    Raises:
+        FaultError: ``TRACE``, the text of one of them is not what stands in the file.
     """
     parts: list[str] = []
     _collect(kernel, parts, set())
@@ -145,6 +149,7 @@ def text_hash(kernel: Any) -> str:
 
 def _collect(kernel: Any, parts: list[str], seen: set[int]) -> None:
     seen.add(id(kernel))
+    check_text(kernel)
     function = kernel.fn
     parts += [kernel.src, str(bool(getattr(kernel, "noinline", False)))]
     tree = ast.parse(kernel.src)
