@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import cast
 
 import libcst as cst
 
@@ -65,11 +66,11 @@ def replace(
     """Replaces expressions bottom-up where ``matches`` returns something else than None."""
 
     class Replace(cst.CSTTransformer):
-        def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:
-            if isinstance(updated_node, cst.BaseExpression):
-                new = matches(updated_node)
-                return updated_node if new is None else new
-            return updated_node
+        def on_leave(
+            self, original_node: cst.CSTNodeT, updated_node: cst.CSTNodeT
+        ) -> cst.CSTNodeT | cst.RemovalSentinel | cst.FlattenSentinel[cst.CSTNodeT]:
+            new = matches(updated_node) if isinstance(updated_node, cst.BaseExpression) else None
+            return updated_node if new is None else cast(cst.CSTNodeT, new)
 
     result = node.visit(Replace())
     assert isinstance(result, cst.CSTNode)

@@ -10,7 +10,7 @@ import libcst as cst
 from kernelsmith.proposers.search import cst_text as text
 from kernelsmith.proposers.search import forms_dot, forms_rows, forms_tile
 from kernelsmith.proposers.search.forms import Form, Plan, Subject, apply
-from kernelsmith.proposers.search.genome import Bucket, Genome
+from kernelsmith.proposers.search.genome import Bucket, Genome, Knob
 from kernelsmith.proposers.search.program import OPTIONS, Program
 
 # In the order in which they are applied.
@@ -43,7 +43,7 @@ def render(program: Program, genome: Genome, entries: tuple[str, ...]) -> str | 
     functions = {f.name.value: f for f in module.body if isinstance(f, cst.FunctionDef)}
     calls = _launch_calls(module, program)
     output = _Output()
-    known = set()
+    known: set[Knob] = set()
     for site, launches in program.sites.items():
         settings = {k: v for k, v in genome.items() if k.site == site}
         known |= settings.keys()
