@@ -20,6 +20,7 @@ from kernelsmith.model import Launch, LaunchArg, ObjectInfo
 from kernelsmith.worker.buffers import ALIGN_BYTES, Region, map_region
 
 SLOT_BYTES = 8
+_POINTER = struct.Struct("<Q")
 POINTER_ALIGN_BYTES = 16
 
 _SIGNATURE = (
@@ -75,18 +76,25 @@ def bind(launch: Launch, entry: Entry, addresses: Sequence[int]) -> Bound:
     Raises:
         InputError: the launch does not fit the compiled function.
     """
-    kinds = tuple("ptr" if arg.kind == "ptr" else arg.kind for arg in launch.args)
-    if kinds != tuple(entry.info.params):
-        raise InputError(
-            f"kernel {entry.info.symbol} takes {entry.info.params}, the launch passes {kinds}"
-        )
-    block = b"".join(_slot(arg, addresses) for arg in launch.args)
+    block = bytearray(_block(launch, entry.info.symbol, tuple(entry.info.params)))
+    for place, arg in enumerate(launch.args):
+        if arg.kind == "ptr":
+            _POINTER.pack_into(block, place * SLOT_BYTES, addresses[arg.buffer] + arg.offset_bytes)
     return Bound(
         entry=entry,
-        args=ctypes.create_string_buffer(block, max(len(block), SLOT_BYTES)),
+        args=(ctypes.c_char * len(block)).from_buffer(block),
         grid=(ctypes.c_int32 * 3)(*launch.grid),
         programs=launch.grid[0] * launch.grid[1] * launch.grid[2],
     )
+
+
+@functools.lru_cache(maxsize=64)
+def _block(launch: Launch, symbol: str, params: tuple[str, ...]) -> bytes:
+    """The launch's arguments with null pointers: a session binds one launch to many slots."""
+    kinds = tuple(arg.kind for arg in launch.args)
+    if kinds != params:
+        raise InputError(f"kernel {symbol} takes {params}, the launch passes {kinds}")
+    return b"".join(_slot(arg) for arg in launch.args) or bytes(SLOT_BYTES)
 
 
 def arena(nbytes: int) -> tuple[Region, int]:
@@ -192,9 +200,9 @@ def bind_all(
     return bounds
 
 
-def _slot(arg: LaunchArg, addresses: Sequence[int]) -> bytes:
+def _slot(arg: LaunchArg) -> bytes:
     if arg.kind == "ptr":
-        return struct.pack("<Q", addresses[arg.buffer] + arg.offset_bytes)
+        return bytes(SLOT_BYTES)
     if arg.kind.startswith(("i", "u")):
         return struct.pack("<Q", int(arg.value) & (1 << 64) - 1)
     if arg.kind == "f64":

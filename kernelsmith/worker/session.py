@@ -127,7 +127,7 @@ def _region(job: TimeJob, llc_bytes: int) -> buffers.Region:
             needed, slots_of.room_bytes(shape, slots_of.warm_slots(shape), own_inputs=False)
         )
         if case.cold:
-            slots = slots_of.cold_slots(shape, llc_bytes)
+            slots = slots_of.cold_slots(shape, llc_bytes, slots_of.COLD_SLOTS_MAX)
             needed = max(needed, slots_of.room_bytes(shape, slots, own_inputs=True))
     return buffers.map_region(needed + session_case.BASE_LINES * buffers.ALIGN_BYTES, huge=True)
 

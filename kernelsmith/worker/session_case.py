@@ -1,5 +1,6 @@
 """One case of a timing session: its pools, warm and cold, and what comes back of them."""
 
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ def run(session: Session, case: TimedCase) -> tuple[CaseTimes, dict[str, Any], C
         if spec.name in shape.inputs
     }
     warm_picks, cold_picks = session_octets.picks_of(case, session.verify)
-    warm_pool = _pool(session, case, shape, images, cold=False)
+    warm_pool = _pool(session, case, shape, images, slots=slots_of.warm_slots(shape), cold=False)
     mark = _marker(session, case)
     each_ns = session_octets.calibrate(warm_pool, mark)
     slots = len(warm_pool.slots)
@@ -64,10 +65,13 @@ def run(session: Session, case: TimedCase) -> tuple[CaseTimes, dict[str, Any], C
     changed = _changed(warm_pool, case, images)
     cold = None
     if case.cold:
-        cold_pool = _pool(session, case, shape, images, cold=True)
-        slots = len(cold_pool.slots)
         share = session_octets.cold_share(len(session.job.cases), case.octets, case.window_ms)
-        each_ns = session_octets.calibrate(cold_pool, mark)
+        # Cold replays take longer than the warm ones just timed, so this many are enough.
+        most = math.ceil(share * case.window_ms * 1e6 / min(each_ns.values()))
+        slots = slots_of.cold_slots(shape, session.llc_bytes, most)
+        cold_pool = _pool(session, case, shape, images, slots=slots, cold=True)
+        if most > 1:
+            each_ns = session_octets.calibrate(cold_pool, mark)
         at = session_octets.pace(each_ns, case, slots, cold=True, share=share)
         cold = session_octets.measure(cold_pool, at, session.verify, cold_picks, mark)
         facts |= {"cold_slots": slots, "cold_replays": list(cold.replays)}
@@ -91,9 +95,9 @@ def _pool(
     shape: slots_of.Shape,
     images: Mapping[str, Bytes],
     *,
+    slots: int,
     cold: bool,
 ) -> pools.Pool:
-    slots = slots_of.cold_slots(shape, session.llc_bytes) if cold else slots_of.warm_slots(shape)
     rng = random.Random(session.placement.getrandbits(64))
     base = rng.randrange(BASE_LINES) * buffers.ALIGN_BYTES
     return pools.build(

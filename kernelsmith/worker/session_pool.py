@@ -6,11 +6,11 @@ pool is *renewed*: outputs and scratch of all slots are filled with a byte that 
 never finds what an earlier one left.
 
 A *warm* pool shares one set of inputs and has just a few slots, so that all of it stays in the
-caches. In a *cold* pool every slot has inputs of its own, all slots together are up to twice the
-last-level cache, and after a renewal as much memory as one and a half last-level caches is read
-through: each slot is then equally cold, in whatever order they come. (An eviction before each
-replay would cost milliseconds for every one. The kernel's code stays warm in both. Measured on a
-32 MiB cache, one copy of 2 MiB: 25 us warm, 78 us cold, and 78 us with four times the memory.)
+caches. In a *cold* pool every slot has inputs of its own, and a renewal ends with reading through
+memory of one and a half times the last-level cache: each slot is then equally cold, in whatever
+order they come. (An eviction before each replay would cost milliseconds for every one. The
+kernel's code stays warm in both. Measured on a 32 MiB cache, one copy of 2 MiB: 25 us warm, 78 us
+cold, and 78 us where four times the cache was evicted by other slots.)
 """
 
 import ctypes

@@ -11,7 +11,7 @@ Side = Literal["a", "b"]
 WARM_SLOTS_BYTES = 512 * 1024
 WARM_SLOTS_MAX = 128
 # More slots than this cost more to bind than they save.
-COLD_SLOTS_MAX = 384
+COLD_SLOTS_MAX = 320
 SLOTS_CAP_BYTES = 192 * 2**20
 GAP_MAX_LINES = 16
 
@@ -77,11 +77,12 @@ def warm_slots(shape: Shape) -> int:
     return max(2, min(WARM_SLOTS_MAX, WARM_SLOTS_BYTES // each))
 
 
-def cold_slots(shape: Shape, llc_bytes: int) -> int:
-    """How many slots a cold pool has; see the module."""
+def cold_slots(shape: Shape, llc_bytes: int, replays: int) -> int:
+    """How many slots a cold pool has: enough for two windows of ``replays`` replays, but no more
+    memory than twice the last-level cache."""
     each = max(shape.private_bytes + shape.input_bytes, 1)
-    wanted = -(-2 * llc_bytes // each)
-    return max(2, min(COLD_SLOTS_MAX, wanted, max(2, SLOTS_CAP_BYTES // each)))
+    most = max(2, min(COLD_SLOTS_MAX, -(-2 * llc_bytes // each), SLOTS_CAP_BYTES // each))
+    return max(2, min(most, 2 * replays))
 
 
 def room_bytes(shape: Shape, slots: int, *, own_inputs: bool) -> int:

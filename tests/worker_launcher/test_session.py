@@ -177,18 +177,19 @@ def test_every_replay_has_a_slot_that_was_poisoned_since_its_last(bench):
     assert len(set(written)) == 2  # the first slot's output, and the next byte of poison
 
 
-def test_a_cold_pool_is_twice_the_cache_unless_its_slots_are_small(bench):
+def test_a_cold_pool_has_slots_for_two_windows_within_twice_the_cache(bench):
     shape = session_slots.shape_of(a_case(bench, elements=1 << 20))
     cache = 32 * 2**20
-    slots = session_slots.cold_slots(shape, cache)
+    slots = session_slots.cold_slots(shape, cache, 1000)
     assert slots * (shape.private_bytes + shape.input_bytes) >= 2 * cache
+    assert session_slots.cold_slots(shape, cache, 2) == 4
     small = session_slots.shape_of(a_case(bench, elements=64))
-    assert session_slots.cold_slots(small, cache) == session_slots.COLD_SLOTS_MAX
+    assert session_slots.cold_slots(small, cache, 1000) == session_slots.COLD_SLOTS_MAX
 
 
 def test_memory_of_a_session_is_bounded_for_large_cases(bench):
     shape = session_slots.shape_of(a_case(bench, elements=1 << 25))
-    assert session_slots.cold_slots(shape, 64 * 2**20) == 2
+    assert session_slots.cold_slots(shape, 64 * 2**20, 1000) == 2
     assert session_slots.warm_slots(shape) == 1
 
 
