@@ -11,7 +11,9 @@ import pytest
 
 from kernelsmith import catalog, devices
 from kernelsmith.gate.judge import Gate
+from kernelsmith.gate.probes.cheats import cheats
 from kernelsmith.gate.probes.mutants import mutants
+from kernelsmith.gate.proof import BEFORE_MEMORY
 from kernelsmith.gate.subject import Limits
 from kernelsmith.model import Candidate, Task
 from kernelsmith.sandbox.choose import choose
@@ -24,7 +26,7 @@ def small_task() -> Task:
     for case in sorted(task.cases, key=lambda c: (c.dim("M") < 33, c.dim("M") * c.dim("N"))):
         if case.call in ("train", "infer", "backward") and case.dtype == "bfloat16":
             chosen.setdefault(case.call, replace(case, weight=1.0))
-    return replace(task, cases=tuple(chosen.values()), token_range=(0, 40), ranges=())
+    return replace(task, cases=tuple(chosen.values()), token_range=(0, 12), ranges=())
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,14 @@ def test_a_mutant_is_rejected_with_case_element_and_bits(gate: Gate) -> None:
     assert ", output " in verdict.checks[-1].message
     assert "first at [" in verdict.checks[-1].message
     assert verdict.checks[-1].evidence["ulp_distance"] >= 1
+
+
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_a_cheat_within_the_language_is_rejected_for_its_reason(gate: Gate, number: int) -> None:
+    """Inference that differs, work skipped when scratch holds a mark, an input written."""
+    cheat = cheats(gate.task)[number]
+    verdict = gate.judge_bits(candidate(gate, cheat.source), BEFORE_MEMORY)
+    assert (verdict.status, verdict.checks[-1].name) == (cheat.status, cheat.check)
 
 
 def test_equal_bits_in_other_code_are_timed(gate: Gate) -> None:
