@@ -81,8 +81,9 @@ def cold_slots(shape: Shape, llc_bytes: int, replays: int) -> int:
     """How many slots a cold pool has: enough for two windows of ``replays`` replays, but no more
     memory than twice the last-level cache."""
     each = max(shape.private_bytes + shape.input_bytes, 1)
-    most = max(2, min(COLD_SLOTS_MAX, -(-2 * llc_bytes // each), SLOTS_CAP_BYTES // each))
-    return max(2, min(most, 2 * replays))
+    if 2 * each > SLOTS_CAP_BYTES:
+        return 1
+    return max(2, min(COLD_SLOTS_MAX, -(-2 * llc_bytes // each), 2 * replays))
 
 
 def room_bytes(shape: Shape, slots: int, *, own_inputs: bool) -> int:
