@@ -71,7 +71,20 @@ def _call(call: CallFile, where: str) -> Call:
         outputs=tuple(
             OutputSpec(**{**dict(output), "shape": tuple(output.shape)}) for output in call.outputs
         ),
+        flops=tuple(_flops_term(term, call, where) for term in call.flops),
     )
+
+
+def _flops_term(term: list[str | int], call: CallFile, where: str) -> tuple[int, tuple[str, ...]]:
+    factor, dims = term[0], tuple(dim for dim in term[1:] if isinstance(dim, str))
+    shapes = [arg.shape or [] for arg in call.args] + [output.shape for output in call.outputs]
+    known = {dim for shape in shapes for dim in shape}
+    if not isinstance(factor, int) or len(dims) != len(term) - 1 or not known.issuperset(dims):
+        raise TaskError(
+            f"{where}: call {call.name}: flops term {term} is no factor and dimensions of it",
+            hint='write 2*M*N*K as [2, "M", "N", "K"]',
+        )
+    return factor, dims
 
 
 def _arg(arg: ArgFile, where: str) -> ArgSpec:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
 Dim = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$", max_length=16)]
 Size = Annotated[int, Field(ge=0, le=1 << 24)]
+Factor = Annotated[int, Field(ge=1, le=1 << 16)]
 FloatDtype = Literal["bfloat16", "float16", "float32"]
 Dtype = Literal["T", "bfloat16", "float16", "float32", "int8", "int32", "int64", "uint8", "bool"]
 DeviceName = Literal["cpu", "cuda"]
@@ -44,7 +45,7 @@ class OutputFile(_Strict):
 
 
 class CallFile(_Strict):
-    """A call form."""
+    """A call form. ``flops``: terms such as ``[2, "M", "N", "K"]``, a factor and dimensions."""
 
     name: Name
     variant: Name
@@ -52,6 +53,7 @@ class CallFile(_Strict):
     path: Literal["train", "infer"]
     args: Annotated[list[ArgFile], Field(min_length=1)]
     outputs: Annotated[list[OutputFile], Field(min_length=1)]
+    flops: list[Annotated[list[Dim | Factor], Field(min_length=1)]] = []
 
 
 class CasesFile(_Strict):

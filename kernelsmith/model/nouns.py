@@ -78,7 +78,10 @@ class OutputSpec:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """A call form: how an entry is called on a path. Calls of one ``variant`` belong together:
-    their ``row`` outputs of equal name must agree for the same token."""
+    their ``row`` outputs of equal name must agree for the same token.
+
+    ``flops``: floating-point operations that no implementation with the seed's bits can leave out,
+    as terms (factor, dims): ``((2, ("M", "N", "K")),)`` is 2*M*N*K. Empty: not declared."""
 
     name: str
     variant: str
@@ -86,6 +89,7 @@ class Call:
     path: PathName
     args: tuple[ArgSpec, ...]
     outputs: tuple[OutputSpec, ...]
+    flops: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

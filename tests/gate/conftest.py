@@ -17,10 +17,8 @@ def tensor(name: str, *shape: str) -> ArgSpec:
     return ArgSpec(name=name, kind="tensor", shape=shape, dtype="float32", recipe="token")
 
 
-def make_task(**changes: Any) -> Task:
-    y = OutputSpec(name="y", cls="row", shape=("M", "N"), dtype="float32")
-    s = OutputSpec(name="s", cls="row", shape=("M",), dtype="float32")
-    dx = OutputSpec(name="dx", cls="row", shape=("M", "N"), dtype="float32")
+def make_calls() -> tuple[Call, ...]:
+    y, s, dx = row("y", "M", "N"), row("s", "M"), row("dx", "M", "N")
     dw = OutputSpec(
         name="dw",
         cls="batch",
@@ -31,42 +29,34 @@ def make_task(**changes: Any) -> Task:
         carry_call="backward_carry",
     )
     x, w, dy = tensor("x", "M", "N"), tensor("w", "N"), tensor("dy", "M", "N")
-    none = ArgSpec(name="carry", kind="none")
-    calls = (
-        Call(
-            name="train",
-            variant="v",
-            entry="forward_train",
-            path="train",
-            args=(x, w),
-            outputs=(y, s),
-        ),
-        Call(
-            name="infer",
-            variant="v",
-            entry="forward_infer",
-            path="infer",
-            args=(x, w),
-            outputs=(y,),
-        ),
-        Call(
-            name="backward",
-            variant="v",
-            entry="backward",
-            path="train",
-            args=(dy, x, w, none),
-            outputs=(dx, dw),
-        ),
-        Call(
-            name="backward_carry",
-            variant="v",
-            entry="backward",
-            path="train",
-            args=(dy, x, w, tensor("carry", "N")),
-            outputs=(dx, dw),
-        ),
+    none, carry = ArgSpec(name="carry", kind="none"), tensor("carry", "N")
+    forms = (
+        ("train", "forward_train", "train", (x, w), (y, s)),
+        ("infer", "forward_infer", "infer", (x, w), (y,)),
+        ("backward", "backward", "train", (dy, x, w, none), (dx, dw)),
+        ("backward_carry", "backward", "train", (dy, x, w, carry), (dx, dw)),
     )
-    cases = [
+    return tuple(
+        Call(name=name, variant="v", entry=entry, path=path, args=args, outputs=outputs)
+        for name, entry, path, args, outputs in forms
+    )
+
+
+def row(name: str, *shape: str) -> OutputSpec:
+    return OutputSpec(name=name, cls="row", shape=shape, dtype="float32")
+
+
+def make_cases() -> tuple[Case, ...]:
+    sizes = (
+        ("train", 40, 0.5),
+        ("train", 7, 0.0),
+        ("infer", 40, 0.0),
+        ("infer", 1, 0.5),
+        ("infer", 0, 0.0),
+        ("backward", 40, 1.0),
+        ("backward_carry", 7, 0.0),
+    )
+    return tuple(
         Case(
             id=f"{call}-{m}",
             call=call,
@@ -75,16 +65,11 @@ def make_task(**changes: Any) -> Task:
             regime="normal",
             weight=weight,
         )
-        for call, m, weight in (
-            ("train", 40, 0.5),
-            ("train", 7, 0.0),
-            ("infer", 40, 0.0),
-            ("infer", 1, 0.5),
-            ("infer", 0, 0.0),
-            ("backward", 40, 1.0),
-            ("backward_carry", 7, 0.0),
-        )
-    ]
+        for call, m, weight in sizes
+    )
+
+
+def make_task(**changes: Any) -> Task:
     fields: dict[str, Any] = {
         "name": "toy",
         "device": "cpu",
@@ -92,8 +77,8 @@ def make_task(**changes: Any) -> Task:
         "seed_source": source_of(),
         "summary": "",
         "entries": tuple(ROLES),
-        "calls": calls,
-        "cases": tuple(cases),
+        "calls": make_calls(),
+        "cases": make_cases(),
         "token_dim": "M",
         "token_range": (0, 30),
         "ranges": (("N", (3, 6)),),

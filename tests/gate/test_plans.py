@@ -7,6 +7,7 @@ import pytest
 
 from kernelsmith.gate import compositions, plans
 from kernelsmith.gate.epoch import epoch
+from kernelsmith.gate.floor import floor_us
 from kernelsmith.gate.subject import Subject, draw_seed
 from kernelsmith.model import (
     Buffer,
@@ -131,6 +132,16 @@ def test_cuts_are_inside_and_at_multiples() -> None:
     assert compositions.splits(97, 32) == (32, 64, 96)
     assert compositions.splits(64, 32) == (32,)
     assert compositions.splits(32, 32) == ()
+
+
+def test_the_floor_is_the_longer_of_moving_and_computing(kit: Any) -> None:
+    case = next(c for c in kit.task.cases if c.id == "infer-40")
+    inputs = kit.gate.reference.inputs(case)
+    moved = 4 * (40 * 6 + 6 + 40 * 6)
+    assert floor_us(kit.task, case, inputs) == moved / 1.0e6 / 2
+    calls = tuple(replace(call, flops=((1000, ("M", "N")),)) for call in kit.task.calls)
+    counted = replace(kit.task, calls=calls)
+    assert floor_us(counted, case, inputs) == 1000 * 40 * 6 / 5.0e5 / 2
 
 
 def test_epoch_follows_seed_and_device(kit: Any) -> None:

@@ -53,7 +53,7 @@ class ScriptedGate:
 @pytest.mark.parametrize("name", TASKS)
 def test_five_cheats_ten_mutants_and_the_seed(name: str) -> None:
     gate = ScriptedGate(catalog.load_task(name, "cpu"))
-    found = proof.prove(gate)  # type: ignore[arg-type]
+    found = proof.prove(gate)
     assert found["cheats"] == {"tried": 5, "rejected": 5}
     assert found["mutants"] == {"tried": 10, "rejected": 10}
     assert found["seed"] == "pass"
@@ -75,15 +75,15 @@ def test_what_gets_through_or_fails_otherwise_stops_the_run() -> None:
     task = catalog.load_task("rms_norm", "cpu")
     name, source = mutants(task)[3]
     with pytest.raises(EvidenceError, match=f"let '{name}' through") as raised:
-        proof.prove(ScriptedGate(task, {source: ("ACCEPTED", "memory")}))  # type: ignore[arg-type]
+        proof.prove(ScriptedGate(task, {source: ("ACCEPTED", "memory")}))
     assert raised.value.exit_code == 5
     with pytest.raises(EvidenceError, match="with CRASH in parity"):
-        proof.prove(ScriptedGate(task, {source: ("CRASH", "parity.train")}))  # type: ignore[arg-type]
+        proof.prove(ScriptedGate(task, {source: ("CRASH", "parity.train")}))
     late = cheats(task)[2].source
     with pytest.raises(EvidenceError, match="in memory, not with BITS_DIFFER in parity"):
-        proof.prove(ScriptedGate(task, {late: ("BITS_DIFFER", "memory")}))  # type: ignore[arg-type]
+        proof.prove(ScriptedGate(task, {late: ("BITS_DIFFER", "memory")}))
     with pytest.raises(EvidenceError, match="rejects the seed itself"):
-        proof.prove(ScriptedGate(task, {task.seed_source: ("MEMORY", "memory")}))  # type: ignore[arg-type]
+        proof.prove(ScriptedGate(task, {task.seed_source: ("MEMORY", "memory")}))
 
 
 def test_a_seed_that_lost_a_mutants_text_is_told() -> None:
@@ -95,6 +95,6 @@ def test_a_seed_that_lost_a_mutants_text_is_told() -> None:
 
 def test_a_users_own_task_is_proved_by_cheats() -> None:
     task = replace(catalog.load_task("linear", "cpu"), shipped=False, name="mine")
-    found = proof.prove(ScriptedGate(task))  # type: ignore[arg-type]
+    found = proof.prove(ScriptedGate(task))
     assert found["mutants"] == {"tried": 0, "rejected": 0}
     assert found["cheats"]["tried"] == 5
