@@ -9,7 +9,7 @@ import ast
 import hashlib
 import inspect
 from dataclasses import dataclass
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from kernelsmith.model import LaunchArg
@@ -181,8 +181,14 @@ def _add(name: str, value: Any, attributes: set[str], parts: list[str], seen: se
             seen.add(id(value))
             for attribute in sorted(attributes & vars(value).keys()):
                 _add(attribute, vars(value)[attribute], attributes, parts, seen)
-    elif callable(value) and str(getattr(value, "__module__", "")).startswith("triton."):
-        parts.append(f"{name} is {value.__module__}.{getattr(value, '__qualname__', value)}")
+    elif type(value).__name__ == "constexpr":
+        _add(f"constant {name}", value.value, attributes, parts, seen)
+    elif isinstance(value, tuple | list):
+        parts.append(f"{name} is {type(value).__qualname__} of {len(value)}")
+        for item in value:
+            _add(name, item, attributes, parts, seen)
+    elif isinstance(value, FunctionType | type) and value.__module__.startswith("triton."):
+        parts.append(f"{name} is {value.__module__}.{value.__qualname__}")
     else:
         parts.append(f"{name} = {type(value).__qualname__} {value!r}")
 

@@ -68,10 +68,17 @@ SHIFT: tl.constexpr = 3
 ACC = tl.float32
 total = tl.sum
 WIDTH = 16
+TILE = (16, tl.constexpr(8))
 
 @constexpr_function
 def twice(n):
     return 2 * n
+
+@triton.jit
+def held(x, axis: tl.constexpr):
+    return tl.max(x, axis)
+
+function = tl.constexpr(held)
 
 @triton.jit
 def inner(x, step: tl.constexpr = WIDTH):
@@ -83,7 +90,8 @@ def make(k):
     @triton.jit
     def outer(x_ptr, BLOCK: tl.constexpr):
         x = tl.load(x_ptr + tl.arange(0, BLOCK))
-        tl.store(x_ptr, total(inner(lang.tree_sum(x) + SHIFT + twice(extra)), 0))
+        tl.store(x_ptr, total(inner(lang.tree_sum(x) + SHIFT + twice(extra) + TILE[1]), 0))
+        tl.store(x_ptr, function(x, 0))
 
     return outer
 
@@ -101,6 +109,8 @@ outer = make(5)
         ("total = tl.sum", "total = tl.max"),
         ("WIDTH = 16", "WIDTH = 32"),
         ("make(5)", "make(6)"),
+        ("tl.constexpr(8)", "tl.constexpr(4)"),
+        ("return tl.max(x, axis)", "return tl.min(x, axis)"),
         ("return 2 * n", "return 3 * n"),
         ("@triton.jit\ndef inner", "@triton.jit(noinline=True)\ndef inner"),
         ("from kernelsmith import lang", "import triton.language as lang"),
