@@ -28,7 +28,7 @@ class Recorder:
     mode: AllocationAndViews
     backend: Any
     device: str
-    binders: dict[int, Callable[..., Any]] = field(default_factory=dict)
+    binders: dict[int, tuple[Any, Callable[..., Any]]] = field(default_factory=dict)
     text_hashes: dict[int, str] = field(default_factory=dict)
     met: dict[tuple[Any, ...], Specialised] = field(default_factory=dict)
     emitting: bool = False
@@ -88,11 +88,12 @@ class Recorder:
         )
 
     def _binder(self, kernel: Any) -> Callable[..., Any]:
-        binder = self.binders.get(id(kernel))
-        if binder is None:
+        found = self.binders.get(id(kernel))
+        if found is None:
             binder = create_function_from_signature(kernel.signature, kernel.params, self.backend)
-            self.binders[id(kernel)] = binder
-        return binder
+            # The kernel is kept, so that its id stays its own.
+            found = self.binders[id(kernel)] = (kernel, binder)
+        return found[1]
 
     def _pointers(
         self, tape: Tape, kernel: Any, values: list[Any], specialisation: list[Any]
