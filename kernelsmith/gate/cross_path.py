@@ -32,8 +32,17 @@ class Pair:
 
 
 def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
-    """Runs all pairs that apply; the evidence lists the others."""
+    """Runs all pairs that apply; the evidence lists the others.
+
+    Raises:
+        TaskError: none applies: an empty comparison must not pass.
+    """
     pairs, not_applicable = plan_pairs(bench.task, reference.secret)
+    if not pairs:
+        raise TaskError(
+            f"task {bench.task.name} has no output that both paths or two batches share: "
+            f"{'; '.join(not_applicable) or 'no training call has a row output'}"
+        )
     found = _rows(bench, reference, subject, pairs)
     if found.status is not None:
         return found

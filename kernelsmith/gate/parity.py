@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from kernelsmith.errors import TaskError
 from kernelsmith.gate import plans
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.reference import Reference, compare
@@ -12,9 +13,15 @@ from kernelsmith.model import Case, PathName
 
 def check(bench: Bench, reference: Reference, subject: Subject, path: PathName) -> Outcome:
     """Runs the task's cases of one path, cheapest first, in jobs of growing size: a wrong
-    candidate is out after its first case, a right one needs few jobs."""
+    candidate is out after its first case, a right one needs few jobs.
+
+    Raises:
+        TaskError: the task has no case on this path: an empty comparison must not pass.
+    """
     task = bench.task
     cases = [case for case in task.cases if task.call(case.call).path == path]
+    if not cases:
+        raise TaskError(f"task {task.name} has no case on the {path} path")
     reference.compute(cases)
     cases.sort(key=lambda case: reference.seconds[case.id])
     for part in growing(cases):

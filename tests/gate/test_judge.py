@@ -218,6 +218,19 @@ def test_a_seed_that_does_not_handle_its_range_is_a_task_error(new_kit: Any) -> 
         kit.judge(gain=1.05, trace_fails_at=29)
 
 
+def test_an_empty_comparison_is_a_task_error_not_a_pass(new_kit: Any) -> None:
+    cases = new_kit().task.cases
+    train = tuple(case for case in cases if not case.call.startswith("infer"))
+    with pytest.raises(TaskError, match="no case on the infer path"):
+        new_kit(cases=train).judge(gain=1.05)
+    apart = tuple(
+        replace(call, outputs=tuple(replace(spec, cls="batch") for spec in call.outputs))
+        for call in new_kit().task.calls
+    )
+    with pytest.raises(TaskError, match="no output that both paths or two batches share"):
+        new_kit(calls=apart).judge(gain=1.05)
+
+
 def test_a_candidate_of_another_task_is_refused(kit: Any) -> None:
     with pytest.raises(InputError, match="is of task other"):
         kit.gate.judge(replace(kit.candidate(gain=1.05), task="other"), kit.gate.seed, 0)
