@@ -41,11 +41,24 @@ EPS = 1e-6
 
 class Recorder:
     """Stands in for a driver's Grid: runs each launch on one thread and, while ``calls`` is a
-    list, keeps it as a call without arguments."""
+    list, keeps it as a call without arguments. ``tensors`` keeps what launches were given, as a
+    replay also writes to scratch that the host code has long let go of."""
 
     def __init__(self) -> None:
         self.calls: list[Callable[[], None]] | None = None
+        self.tensors: list[Any] = []
         self._grid = Grid(threads=1)
+
+    def launcher(self, source: Any, metadata: Any) -> Callable[..., None]:
+        """What Triton calls to make a kernel's launcher."""
+        launch = launcher_for(self)(source, metadata)
+
+        def launch_and_keep(*args: Any) -> None:
+            if self.calls is not None:
+                self.tensors.append(args)
+            launch(*args)
+
+        return launch_and_keep
 
     def run(
         self, kernel: Any, args: bytes, grid: tuple[int, int, int], arena_bytes: int, cost: Cost
@@ -62,8 +75,8 @@ class Recorder:
 
 def record(recorder: Recorder, run: Callable[[], Any]) -> Callable[[], None]:
     """The launches that ``run`` makes, as one native call on the same tensors."""
-    recorder.calls = calls = []
-    keep = run()
+    recorder.calls, recorder.tensors = [], []
+    calls, keep = recorder.calls, (run(), recorder.tensors)
     recorder.calls = None
 
     def replay() -> None:
@@ -230,7 +243,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as cache, activated(threads=1):
         triton.knobs.cache.dir = cache
         recorder = Recorder()
-        triton.runtime.driver.active.launcher_cls = launcher_for(recorder)
+        triton.runtime.driver.active.launcher_cls = recorder.launcher
         document = {
             "schema": "kernelsmith/cpu-device/1",
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
