@@ -99,7 +99,7 @@ class _Lane:
     judged: int
     accepted: int
     retimed: dict[str, tuple[bool, Gain]]
-    session_s: float = DEFAULT_SESSION_S
+    session_s: float | None = None
     exhausted: bool = False
     duplicates: int = 0
     duplicates_in_a_row: int = 0
@@ -177,7 +177,9 @@ def _fits(setup: Setup, lanes: list[_Lane], lane: _Lane) -> bool:
     if lane.judged == 0:
         return elapsed_s < setup.budget.time_limit_s
     due = [each for each in lanes if each is lane or _is_due(each)]
-    reserve_s = RESERVE * sum(RETIMING_SESSIONS * each.session_s for each in due)
+    known = [each.session_s for each in lanes if each.session_s is not None]
+    session_s = max(known, default=DEFAULT_SESSION_S)
+    reserve_s = RESERVE * RETIMING_SESSIONS * session_s * len(due)
     return elapsed_s + lane.longest_s + reserve_s < setup.budget.time_limit_s
 
 
