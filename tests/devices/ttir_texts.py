@@ -152,9 +152,9 @@ def floats(elem: str, size: int, seed: int = 0) -> Array:
     """Random bit patterns of every magnitude, with the special values in front."""
     rng = np.random.default_rng(seed)
     special = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, 1.5, 2.5, -2.5, 3.0]
-    width = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}[elem]
-    bits = rng.integers(0, np.iinfo(width).max, size, dtype=width, endpoint=True)
-    out = bits.view(STORAGE[elem])
+    size_bytes = np.dtype(STORAGE[elem]).itemsize
+    width = np.dtype(f"u{size_bytes}")
+    out = np.frombuffer(rng.bytes(size * size_bytes), width).copy().view(STORAGE[elem])
     values = np.array(special, np.float64)
     with np.errstate(all="ignore"):
         head = bf16_bits(values.astype(np.float32)) if elem == "bf16" else values.astype(out.dtype)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from kernelsmith.devices.cpu.codegen_target import compile_ir, features_of
 from kernelsmith.devices.cpu.lower_function import lower
 from kernelsmith.devices.cpu.ttir_parse import parse
+from kernelsmith.devices.cpu.ttir_text import strip_loc
 from kernelsmith.model import ObjectInfo
 
 
@@ -55,11 +56,9 @@ _LOC_LINE = re.compile(r"^#loc.*$", re.M)
 
 def canonical(text: str) -> str:
     """The text without what cannot change the CPU's code: locations, argument hints."""
-    from kernelsmith.devices.cpu.ttir_parse import strip_loc
-
     lines = []
     for raw in _LOC_LINE.sub("", text).splitlines():
-        line = strip_loc(raw.rstrip())
+        line, _ = strip_loc(raw.rstrip())
         if line.lstrip().startswith("tt.func"):
             line = _HINTS.sub("", line)
         if line.strip():

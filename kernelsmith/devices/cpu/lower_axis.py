@@ -1,6 +1,6 @@
 """Along which axis a tensor lies contiguously in memory: found without emitting code."""
 
-from kernelsmith.devices.cpu.lower_evaluate import constant
+from kernelsmith.devices.cpu.lower_constant import constant
 from kernelsmith.devices.cpu.lower_state import Buffer, Lazy, Lowering, Scalar, Shifted
 from kernelsmith.devices.cpu.ttir import Ty, Value
 from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from kernelsmith.devices.cpu.codegen_text import branch
 from kernelsmith.devices.cpu.lower_axis import constant_of
-from kernelsmith.devices.cpu.lower_evaluate import Index
+from kernelsmith.devices.cpu.lower_carry import delta
 from kernelsmith.devices.cpu.lower_forms import Form, affine, const
 from kernelsmith.devices.cpu.lower_pack import Operand, plus
 from kernelsmith.devices.cpu.lower_product import Product, multiply
 from kernelsmith.devices.cpu.lower_state import (
     Buffer,
+    Index,
     Lazy,
     Lowering,
     Scalar,
@@ -202,12 +203,8 @@ def bind_iteration(lo: Lowering, chain: Chain, lower: Form, done: Form) -> None:
         lo.env[arg] = Shifted(init, total)
 
 
-def _accumulate(
-    lo: Lowering, total: Form, done: Form, source: Value, unit: int, elem: str
-) -> Form:
+def _accumulate(lo: Lowering, total: Form, done: Form, source: Value, unit: int, elem: str) -> Form:
     """total + done * step."""
-    from kernelsmith.devices.cpu.lower_control import delta
-
     by = delta(lo, source, unit)
     count = done
     if elem != "i64":
@@ -269,6 +266,3 @@ def growth(lo: Lowering, chain: Chain, value: Value) -> int | None:
             if factor is not None and moving:
                 return moving * factor
     return None
-
-
-__all__ = ["BLOCK", "Chain", "Scalar", "bind_iteration", "blocks", "match"]

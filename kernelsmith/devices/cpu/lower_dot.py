@@ -8,12 +8,11 @@ from contextlib import ExitStack
 
 from kernelsmith.devices.cpu.codegen_text import branch
 from kernelsmith.devices.cpu.lower_axis import contiguous_axis
-from kernelsmith.devices.cpu.lower_evaluate import Index
 from kernelsmith.devices.cpu.lower_forms import Form
 from kernelsmith.devices.cpu.lower_nest import fill
 from kernelsmith.devices.cpu.lower_pack import Operand, counted
 from kernelsmith.devices.cpu.lower_product import Product, direct, multiply
-from kernelsmith.devices.cpu.lower_state import Buffer, Lazy, Lowering
+from kernelsmith.devices.cpu.lower_state import Buffer, Index, Lazy, Lowering
 from kernelsmith.devices.cpu.lower_whole import all_true, masked_load, unmasked
 from kernelsmith.devices.cpu.ttir import Op, Value
 

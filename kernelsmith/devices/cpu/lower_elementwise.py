@@ -1,4 +1,4 @@
-"""One elementwise TTIR op on forms: index arithmetic stays affine, all else becomes instructions."""
+"""One elementwise op on forms: index arithmetic stays affine, all else becomes instructions."""
 
 from kernelsmith.devices.cpu import lower_float as fl
 from kernelsmith.devices.cpu import lower_integer as integer
@@ -46,7 +46,7 @@ def apply(em: Emitter, lanes: int, op: Op, forms: list[Form], result: Ty) -> For
     scalar = all(f.kind == "U" for f in forms)
     s = Asm(em, level, 0 if scalar else lanes)
     if op.name == "arith.select":
-        return _select(em, lanes, s, op, forms)
+        return select(em, lanes, s, op, forms)
     if op.name in ("arith.bitcast", "tt.bitcast") or op.name == "math.copysign":
         forms = [clean(s, f, lanes) for f in forms]
     args = [str(f.val) if scalar else as_vector(em, f, lanes) for f in forms]
@@ -92,24 +92,23 @@ def clean(s: Asm, form: Form, lanes: int) -> Form:
     return Form(form.kind, form.elem, fl.canonical(one, form.elem, str(form.val)), form.level)
 
 
-def _index_shortcut(
-    em: Emitter, lanes: int, op: Op, forms: list[Form], result: Ty
-) -> Form | None:
+def _index_shortcut(em: Emitter, lanes: int, op: Op, forms: list[Form], result: Ty) -> Form | None:
     """Ops that keep forms affine or constant."""
     if op.name == "tt.addptr":
         item = Ty(result.pointee).item_bytes if result.pointee in BITS else 1
         return add_pointer(em, forms[0], forms[1], item, lanes)
     if op.name in _AFFINE and result.elem != "i1":
         return affine(em, _AFFINE[op.name], forms[0], forms[1])
-    if op.name in ("arith.extsi", "arith.index_cast") and forms[0].kind != "V":
-        if BITS[result.elem] > BITS[forms[0].elem]:
-            return sign_extend(em, forms[0], result.elem)
+    widens = op.name in ("arith.extsi", "arith.index_cast")
+    if widens and forms[0].kind != "V" and BITS[result.elem] > BITS[forms[0].elem]:
+        return sign_extend(em, forms[0], result.elem)
     if op.name in ("tt.bitcast", "arith.bitcast") and result.elem == "ptr":
         return forms[0]
     return None
 
 
-def _select(em: Emitter, lanes: int, s: Asm, op: Op, forms: list[Form]) -> Form:
+def select(em: Emitter, lanes: int, s: Asm, op: Op, forms: list[Form]) -> Form:
+    """``arith.select`` on condition and two values; moves NaN payloads."""
     cond, a, b = forms
     if cond.is_const:
         return a if cond.val else b

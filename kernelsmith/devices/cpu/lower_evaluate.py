@@ -6,29 +6,27 @@ and loads are computed in the innermost stream that one of their operands needs.
 """
 
 from kernelsmith.devices.cpu import lower_elementwise, lower_memory, lower_pairs
-from kernelsmith.devices.cpu.codegen_asm import Asm, float_text
-from kernelsmith.devices.cpu.lower_float import bits_of
+from kernelsmith.devices.cpu.codegen_asm import Asm
+from kernelsmith.devices.cpu.lower_constant import constant
 from kernelsmith.devices.cpu.lower_forms import (
     Form,
     affine,
     as_vector,
     const,
-    vector_form,
 )
+from kernelsmith.devices.cpu.lower_reshape import reshape
 from kernelsmith.devices.cpu.lower_state import (
     Buffer,
     Context,
+    Index,
     Lazy,
     Lowering,
     Scalar,
     Shifted,
     index_const,
 )
-from kernelsmith.devices.cpu.ttir import Op, Ty, Value
+from kernelsmith.devices.cpu.ttir import Op, Value
 from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE, refuse
-from kernelsmith.errors import CompileError
-
-Index = tuple[Form, ...]
 
 
 def evaluate(lo: Lowering, ctx: Context, value: Value, index: Index) -> Form:
@@ -55,6 +53,7 @@ def evaluate(lo: Lowering, ctx: Context, value: Value, index: Index) -> Form:
 
 
 def read_buffer(lo: Lowering, ctx: Context, buffer: Buffer, index: Index) -> Form:
+    """Elements of a buffer at an index."""
     pointer = lower_memory.buffer_pointer(lo.em, buffer.base, buffer.ty, index, ctx.lanes)
     level = max(pointer.level, ctx.base)
     form = lower_memory.load(lo.em, ctx.lanes, pointer, None, None, buffer.ty.elem, level)
@@ -62,6 +61,7 @@ def read_buffer(lo: Lowering, ctx: Context, buffer: Buffer, index: Index) -> For
 
 
 def write_buffer(lo: Lowering, ctx: Context, buffer: Buffer, index: Index, form: Form) -> None:
+    """Stores elements of a buffer at an index."""
     pointer = lower_memory.buffer_pointer(lo.em, buffer.base, buffer.ty, index, ctx.lanes)
     level = max(pointer.level, form.level, ctx.base)
     lower_memory.store(lo.em, ctx.lanes, pointer, form, None, level)
@@ -81,47 +81,6 @@ def _shifted(lo: Lowering, ctx: Context, bound: Shifted, value: Value, index: In
     b = as_vector(lo.em, bound.delta, ctx.lanes)
     kind = f"<{ctx.lanes} x {value.ty.elem}>"
     return Form("V", value.ty.elem, lo.em.op(level, f"add {kind} {a}, {b}"), level)
-
-
-def constant(op: Op) -> Form:
-    """``arith.constant``, scalar or dense splat."""
-    from kernelsmith.devices.cpu.ttir_parse import parse_float
-
-    text = str(op.attrs["value"])
-    elem = op.results[0].ty.elem
-    if text.startswith("dense<"):
-        text = text[6:-1]
-    if text.startswith(("[", '"')):
-        raise CompileError(f"non-splat constant at {op.line}", op=op.name, line=op.line)
-    if text in ("true", "false"):
-        return const(1 if text == "true" else 0, elem)
-    if elem in ("f16", "bf16"):
-        return Form("U", elem, _sixteen(text, elem), 0)
-    if elem in ("f32", "f64"):
-        return Form("U", elem, _float_constant(text, elem), 0)
-    return const(int(text, 0), elem)
-
-
-def _sixteen(text: str, elem: str) -> str:
-    from kernelsmith.devices.cpu.ttir_parse import parse_float
-
-    if text.startswith("0x"):
-        return str(int(text, 16))
-    return str(bits_of(elem, parse_float(text, elem)))
-
-
-def _float_constant(text: str, elem: str) -> str:
-    """Bits given in hexadecimal are kept, NaN payloads included."""
-    from kernelsmith.devices.cpu.ttir_parse import parse_float
-
-    if text.startswith("0x") and elem == "f64":
-        return f"0x{int(text, 16):016X}"
-    if text.startswith("0x"):
-        word = int(text, 16)
-        if (word >> 23) & 0xFF == 0xFF:  # inf and NaN: move the bits, do not compute
-            wide = (word >> 31) << 63 | 0x7FF << 52 | (word & 0x7FFFFF) << 29
-            return f"0x{wide:016X}"
-    return float_text("float" if elem == "f32" else "double", parse_float(text, elem))
 
 
 def _lazy(lo: Lowering, ctx: Context, bound: Lazy, value: Value, index: Index) -> Form:
@@ -152,8 +111,9 @@ def _range(lo: Lowering, ctx: Context, op: Op, at: Form) -> Form:
         if start == 0:
             return form
         kind = f"<{ctx.lanes} x i32>"
-        return Form("V", "i32", lo.em.op(at.level, f"add {kind} {narrow}, splat (i32 {start})"),
-                    at.level)
+        return Form(
+            "V", "i32", lo.em.op(at.level, f"add {kind} {narrow}, splat (i32 {start})"), at.level
+        )
     val: str | int = at.val
     if isinstance(val, str):
         val = lo.em.op(at.level, f"trunc nuw nsw i64 {val} to i32")
@@ -234,7 +194,7 @@ def _either(lo: Lowering, ctx: Context, cond: Form, a: Form, b: Form) -> Form:
     forms = [cond, a, b]
     scalar = all(f.kind == "U" for f in forms)
     s = Asm(lo.em, level, 0 if scalar else ctx.lanes)
-    return lower_elementwise._select(lo.em, ctx.lanes, s, fake, forms)
+    return lower_elementwise.select(lo.em, ctx.lanes, s, fake, forms)
 
 
 def _cat(lo: Lowering, ctx: Context, op: Op, index: Index) -> Form:
@@ -259,110 +219,3 @@ def _cat(lo: Lowering, ctx: Context, op: Op, index: Index) -> Form:
         side, local = Form("V", "i1", first, level), Form("V", "i64", low, level)
     forms = [evaluate(lo, ctx, x, (local, *index[1:])) for x in (a, b)]
     return _either(lo, ctx, side, forms[0], forms[1])
-
-
-def reshape(
-    lo: Lowering, ctx: Context, outer: tuple[int, ...], inner: tuple[int, ...], index: Index
-) -> Index:
-    """Index into shape ``inner`` of the element at ``index`` of shape ``outer``.
-
-    Dimensions are matched in groups of equal size, so that an unchanged dimension keeps its
-    form."""
-    out: list[Form] = []
-    i = j = 0
-    while i < len(outer) or j < len(inner):
-        start_i, start_j = i, j
-        size_i = size_j = 1
-        if i < len(outer):
-            size_i, i = outer[i], i + 1
-        if j < len(inner):
-            size_j, j = inner[j], j + 1
-        while size_i != size_j:
-            if size_i < size_j:
-                size_i, i = size_i * outer[i], i + 1
-            else:
-                size_j, j = size_j * inner[j], j + 1
-        out += _regroup(lo, ctx, outer[start_i:i], inner[start_j:j], index[start_i:i])
-    return tuple(out)
-
-
-def _regroup(
-    lo: Lowering, ctx: Context, outer: tuple[int, ...], inner: tuple[int, ...], index: Index
-) -> list[Form]:
-    live = [(d, at) for d, at in zip(outer, index, strict=True) if d != 1]
-    wanted = [d for d in inner if d != 1]
-    if len(live) == 1 and len(wanted) == 1:
-        it = iter([live[0][1]])
-        return [index_const(0) if d == 1 else next(it) for d in inner]
-    linear = index_const(0)
-    stride = 1
-    for dim, at in reversed(live):
-        linear = _add(lo, ctx, linear, _scale(lo, ctx, at, stride))
-        stride *= dim
-    out: list[Form] = []
-    for dim in reversed(inner):
-        if dim == 1:
-            out.append(index_const(0))
-            continue
-        out.append(_low_bits(lo, ctx, linear, dim))
-        linear = _high_bits(lo, ctx, linear, dim)
-    return out[::-1]
-
-
-def _scale(lo: Lowering, ctx: Context, at: Form, by: int) -> Form:
-    form = affine(lo.em, "mul", at, const(by, "i64"))
-    if form is None:
-        many = f"<{ctx.lanes} x i64>"
-        got = lo.em.op(at.level, f"mul {many} {at.val}, splat (i64 {by})")
-        form = Form("V", "i64", got, at.level)
-    return Form(form.kind, "i64", form.val, form.level, form.step, False, at.align * by)
-
-
-def _add(lo: Lowering, ctx: Context, a: Form, b: Form) -> Form:
-    form = affine(lo.em, "add", a, b)
-    if form is None:
-        level = max(a.level, b.level)
-        x, y = (vector_form(lo.em, f, ctx.lanes).val for f in (a, b))
-        form = Form("V", "i64", lo.em.op(level, f"add <{ctx.lanes} x i64> {x}, {y}"), level)
-    align = min(a.align, b.align)
-    if a.is_const and a.val == 0:
-        align = b.align
-    if b.is_const and b.val == 0:
-        align = a.align
-    return Form(form.kind, "i64", form.val, form.level, form.step, False, align)
-
-
-def _low_bits(lo: Lowering, ctx: Context, at: Form, dim: int) -> Form:
-    """``at % dim`` for a power of two."""
-    if isinstance(at.val, int) and at.kind == "U":
-        return index_const(at.val % dim)
-    if at.kind == "U" or (at.kind == "A" and at.step == 1 and _whole(ctx, at, dim)):
-        val = at.val % dim if isinstance(at.val, int) else (
-            lo.em.op(at.level, f"and i64 {at.val}, {dim - 1}"))
-        return Form(at.kind, "i64", val, at.level, at.step, False, min(at.align, dim))
-    many = f"<{ctx.lanes} x i64>"
-    wide = as_vector(lo.em, at, ctx.lanes)
-    return Form("V", "i64", lo.em.op(at.level, f"and {many} {wide}, splat (i64 {dim - 1})"),
-                at.level)
-
-
-def _high_bits(lo: Lowering, ctx: Context, at: Form, dim: int) -> Form:
-    """``at // dim`` for a power of two."""
-    shift = dim.bit_length() - 1
-    if isinstance(at.val, int) and at.kind == "U":
-        return index_const(at.val >> shift)
-    if at.kind == "U" or (at.kind == "A" and at.step == 1 and _whole(ctx, at, dim)):
-        val = at.val >> shift if isinstance(at.val, int) else (
-            lo.em.op(at.level, f"lshr i64 {at.val}, {shift}"))
-        return Form("U", "i64", val, at.level, 0, False, max(1, at.align // dim))
-    many = f"<{ctx.lanes} x i64>"
-    wide = as_vector(lo.em, at, ctx.lanes)
-    return Form("V", "i64", lo.em.op(at.level, f"lshr {many} {wide}, splat (i64 {shift})"),
-                at.level)
-
-
-def _whole(ctx: Context, at: Form, dim: int) -> bool:
-    """Whether all lanes of a step-1 form lie in one block of ``dim``."""
-    return at.align >= ctx.lanes and dim >= ctx.lanes
-
-

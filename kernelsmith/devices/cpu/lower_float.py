@@ -46,6 +46,7 @@ def canonical(s: Asm, elem: str, value: str) -> str:
 
 
 def bf16_to_f32(s: Asm, bits: str) -> str:
+    """Exact; NaN payloads stay."""
     wide = s.cast("zext", "i16", bits, "i32")
     return s.cast("bitcast", "i32", s.bin("shl", "i32", wide, s.const("i32", 16)), "float")
 
@@ -65,7 +66,9 @@ def f16_to_f32(s: Asm, bits: str) -> str:
     if s.em.features.f16c:
         return s.cast("fpext", "half", s.cast("bitcast", "i16", bits, "half"), "float")
     word = s.cast("zext", "i16", bits, "i32")
-    sign = s.bin("shl", "i32", s.bin("and", "i32", word, s.const("i32", 0x8000)), s.const("i32", 16))
+    sign = s.bin(
+        "shl", "i32", s.bin("and", "i32", word, s.const("i32", 0x8000)), s.const("i32", 16)
+    )
     rest = s.bin("and", "i32", word, s.const("i32", 0x7FFF))
     moved = s.bin("shl", "i32", rest, s.const("i32", 13))
     # Scaling by 2^112 moves the exponent; it is exact for normal and subnormal halves alike.
@@ -89,8 +92,9 @@ def f32_to_f16(s: Asm, value: str) -> str:
     if s.em.features.f16c:
         half = s.cast("bitcast", "half", s.cast("fptrunc", "float", value, "half"), "i16")
         return s.select(bad, "i16", s.const("i16", 0x7E00), half)
-    sign = s.bin("lshr", "i32", s.bin("and", "i32", word, s.const("i32", -(1 << 31))),
-                 s.const("i32", 16))
+    sign = s.bin(
+        "lshr", "i32", s.bin("and", "i32", word, s.const("i32", -(1 << 31))), s.const("i32", 16)
+    )
     rest = s.bin("and", "i32", word, s.const("i32", 0x7FFFFFFF))
     # Normal halves: rebias, then round the 13 low bits to nearest even.
     odd = s.bin("and", "i32", s.bin("lshr", "i32", rest, s.const("i32", 13)), s.const("i32", 1))
@@ -180,6 +184,7 @@ def from_float(s: Asm, elem: str, value: str) -> str:
 
 
 def compute_type(elem: str) -> str:
+    """LLVM type that arithmetic on an element type is done in."""
     return "double" if elem == "f64" else "float"
 
 

@@ -52,6 +52,7 @@ def llvm(elem: str) -> str:
 
 
 def vec(elem: str, lanes: int) -> str:
+    """LLVM type of a vector of elements."""
     return f"<{lanes} x {llvm(elem)}>"
 
 
@@ -68,6 +69,7 @@ def wrap(value: int, elem: str) -> int:
 
 
 def const(value: int, elem: str) -> Form:
+    """A constant integer."""
     return Form("U", elem, wrap(value, elem), 0)
 
 
@@ -99,9 +101,7 @@ def as_vector(em: Emitter, form: Form, lanes: int) -> str:
         step = splat(em, elem, form.step, form.level, lanes)
         offsets = em.op(form.level, f"mul <{lanes} x {elem}> {step}, <{items}>")
     if form.elem == "ptr":
-        return em.op(
-            form.level, f"getelementptr i8, ptr {form.val}, <{lanes} x i64> {offsets}"
-        )
+        return em.op(form.level, f"getelementptr i8, ptr {form.val}, <{lanes} x i64> {offsets}")
     base = splat(em, elem, form.val, form.level, lanes)
     return em.op(form.level, f"add <{lanes} x {elem}> {base}, {offsets}")
 
@@ -178,8 +178,9 @@ def add_pointer(em: Emitter, pointer: Form, offset: Form, item_bytes: int, lanes
         base = pointer.val if pointer.kind == "V" else None
         if base is None:
             base, kind = as_vector(em, pointer, lanes), vec("ptr", lanes)
-        return Form("V", "ptr", em.op(level, f"getelementptr i8, {kind} {base}, {many} {wide}"),
-                    level)
+        return Form(
+            "V", "ptr", em.op(level, f"getelementptr i8, {kind} {base}, {many} {wide}"), level
+        )
     level = max(pointer.level, offset.level)
     offset = sign_extend(em, offset, "i64")
     by = _scalar(em, "mul", "i64", offset.val, item_bytes, level)

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 
 from kernelsmith.devices.cpu import lower_elementwise, lower_memory
 from kernelsmith.devices.cpu.codegen_text import Emitter, Features, Stream
-from kernelsmith.devices.cpu.lower_control import lower_for, lower_if, lower_while, scalar
+from kernelsmith.devices.cpu.lower_carry import scalar
+from kernelsmith.devices.cpu.lower_constant import constant
+from kernelsmith.devices.cpu.lower_control import lower_for, lower_if, lower_while
 from kernelsmith.devices.cpu.lower_dot import dot
-from kernelsmith.devices.cpu.lower_evaluate import constant, evaluate
+from kernelsmith.devices.cpu.lower_evaluate import evaluate
 from kernelsmith.devices.cpu.lower_forms import Form, llvm
 from kernelsmith.devices.cpu.lower_masks import Masks, versioned
 from kernelsmith.devices.cpu.lower_nest import lane_axis, materialise, over
 from kernelsmith.devices.cpu.lower_plan import index_ops, is_lazy, plan, writes_memory
 from kernelsmith.devices.cpu.lower_reduce import reduce
 from kernelsmith.devices.cpu.lower_state import Buffer, Context, Lazy, Lowering, Scalar
-from kernelsmith.devices.cpu.ttir import Block, Function, Module, Op, Value
+from kernelsmith.devices.cpu.ttir import Block, Module, Op, Value
 from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE, refuse
 from kernelsmith.errors import CompileError
 
@@ -273,9 +275,7 @@ def _scalar_load(lo: Lowering, op: Op) -> Form:
     forms = [scalar(lo, v) for v in op.operands]
     mask = forms[1] if len(forms) > 1 else None
     other = forms[2] if len(forms) > 2 else None
-    return lower_memory.load(
-        lo.em, 1, forms[0], mask, other, op.results[0].ty.elem, lo.em.depth
-    )
+    return lower_memory.load(lo.em, 1, forms[0], mask, other, op.results[0].ty.elem, lo.em.depth)
 
 
 def _store(lo: Lowering, op: Op) -> None:
@@ -340,6 +340,3 @@ def _clone(block: Block, names: dict[Value, Value]) -> Block:
         results = tuple(fresh(r) for r in op.results)
         ops.append(Op(op.name, operands, results, op.attrs, regions, op.line))
     return Block(args, tuple(ops), block.label)
-
-
-__all__ = ["Buffer", "Function", "llvm", "lower"]

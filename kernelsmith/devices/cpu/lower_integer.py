@@ -16,7 +16,7 @@ SIMPLE = {
     "arith.ori": "or",
     "arith.xori": "xor",
 }
-PREDICATES = "eq ne slt sle sgt sge ult ule ugt uge".split()
+PREDICATES = ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"]
 _MINMAX = {"maxsi": "sgt", "maxui": "ugt", "minsi": "slt", "minui": "ult"}
 
 
@@ -88,6 +88,7 @@ def _divide(s: Asm, short: str, elem: str, a: str, b: str) -> str:
 
 
 def absolute(s: Asm, elem: str, a: str) -> str:
+    """|a|; the most negative integer stays as it is."""
     negative = s.cmp("icmp slt", elem, a, s.const(elem, 0))
     return s.select(negative, elem, s.bin("sub", elem, s.const(elem, 0), a), a)
 

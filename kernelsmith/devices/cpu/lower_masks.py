@@ -7,9 +7,9 @@ are all true follows from the scalar bounds, and the masks themselves are not ev
 from collections.abc import Callable
 
 from kernelsmith.devices.cpu.lower_elementwise import whole
-from kernelsmith.devices.cpu.lower_evaluate import Index, evaluate, moved
+from kernelsmith.devices.cpu.lower_evaluate import evaluate, moved
 from kernelsmith.devices.cpu.lower_forms import Form, as_vector, vec
-from kernelsmith.devices.cpu.lower_state import Context, Lazy, Lowering, Shifted
+from kernelsmith.devices.cpu.lower_state import Context, Index, Lazy, Lowering, Shifted
 from kernelsmith.devices.cpu.ttir import Op, Value
 from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE
 
@@ -89,9 +89,7 @@ def versioned(lo: Lowering, ctx: Context, masks: Masks, body: Body) -> list[Form
         kind = vec(form.elem, ctx.lanes)
         pairs = ", ".join(f"[{texts[i]}, %{label}]" for label, texts, _ in sides)
         dirty = any(forms[i].dirty for *_, forms in sides)
-        merged.append(
-            Form("V", form.elem, em.op(level, f"phi {kind} {pairs}"), level, 0, dirty)
-        )
+        merged.append(Form("V", form.elem, em.op(level, f"phi {kind} {pairs}"), level, 0, dirty))
     return merged
 
 

@@ -1,8 +1,8 @@
 """Loads and stores of one vector of lanes: contiguous, masked, strided, scattered."""
 
 from kernelsmith.devices.cpu.codegen_text import Emitter
-from kernelsmith.devices.cpu.lower_forms import Form, as_vector, lane_index, llvm, splat, vec
-from kernelsmith.devices.cpu.ttir import BITS, Ty
+from kernelsmith.devices.cpu.lower_forms import Form, as_vector, llvm, splat, vec
+from kernelsmith.devices.cpu.ttir import Ty
 
 
 def memory_type(elem: str) -> str:
@@ -33,8 +33,14 @@ def load(
         value = _load_row(em, lanes, pointer, mask, other, elem, level)
     else:
         value = _gather(em, lanes, pointer, mask, other, elem, level)
-    return Form("V", elem, _from_memory(em, level, lanes, t, value, elem), level, 0,
-                other is not None and other.dirty)
+    return Form(
+        "V",
+        elem,
+        _from_memory(em, level, lanes, t, value, elem),
+        level,
+        0,
+        other is not None and other.dirty,
+    )
 
 
 def _zero(elem: str) -> str | int:
@@ -168,9 +174,7 @@ def _safe_pointers(
     if mask is not None:
         bits = as_vector(em, mask, lanes)
         safe = splat(em, "ptr", "%spill", 0, lanes)
-        addresses = em.op(
-            level, f"select <{lanes} x i1> {bits}, {many} {addresses}, {many} {safe}"
-        )
+        addresses = em.op(level, f"select <{lanes} x i1> {bits}, {many} {addresses}, {many} {safe}")
     return [em.op(level, f"extractelement {many} {addresses}, i64 {i}") for i in range(lanes)]
 
 
@@ -263,6 +267,3 @@ def buffer_pointer(em: Emitter, base: str, ty: Ty, index: tuple[Form, ...], lane
             total = Form("V", "i64", got, level)
         offset, stride = total, stride * dim
     return add_pointer(em, Form("U", "ptr", base, 0), offset, ty.item_bytes, lanes)
-
-
-__all__ = ["BITS", "buffer_pointer", "lane_index", "load", "store"]

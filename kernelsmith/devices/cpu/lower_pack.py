@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from kernelsmith.devices.cpu import lower_float as fl
 from kernelsmith.devices.cpu.codegen_asm import Asm
 from kernelsmith.devices.cpu.codegen_text import LANES
-from kernelsmith.devices.cpu.lower_evaluate import Index, evaluate
+from kernelsmith.devices.cpu.lower_evaluate import evaluate
 from kernelsmith.devices.cpu.lower_forms import Form, as_vector, llvm
 from kernelsmith.devices.cpu.lower_masks import Masks, versioned
-from kernelsmith.devices.cpu.lower_state import Buffer, Context, Lowering, index_const
+from kernelsmith.devices.cpu.lower_state import Buffer, Context, Index, Lowering, index_const
 from kernelsmith.devices.cpu.lower_transpose import transpose16
 from kernelsmith.devices.cpu.ttir import Ty, Value
 
@@ -98,6 +98,7 @@ def lane(at: Form, lanes: int) -> Form:
 
 
 def text_of(lo: Lowering, form: Form, lanes: int) -> str:
+    """The form's operand: a vector, or a scalar for one lane."""
     return as_vector(lo.em, form, lanes) if lanes > 1 else str(form.val)
 
 

@@ -7,7 +7,7 @@ reading of ``x`` in whole vectors: two vectors are taken apart into their even a
 
 from kernelsmith.devices.cpu.codegen_text import LANES
 from kernelsmith.devices.cpu.lower_forms import Form, affine, as_vector, const, vec
-from kernelsmith.devices.cpu.lower_state import Context, Lazy, Lowering, index_const
+from kernelsmith.devices.cpu.lower_state import Context, Lazy, Lowering
 from kernelsmith.devices.cpu.ttir import Op, Value
 from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE
 
@@ -99,6 +99,3 @@ def kept_levels(definer: dict[Value, Op], values: list[Value]) -> set[Value]:
         if height[value] % LEVELS_IN_REGISTERS == 0 and value.ty.shape[-1] >= LANES:
             kept.add(value)
     return kept
-
-
-__all__ = ["index_const", "kept_levels", "pair"]

@@ -45,10 +45,6 @@ def writes_memory(op: Op) -> bool:
     return op.name in _WRITES or any(writes_memory(o) for b in op.regions for o in b.ops)
 
 
-def reads_memory(op: Op) -> bool:
-    return op.name == "tt.load" or any(reads_memory(o) for b in op.regions for o in b.ops)
-
-
 def plan(lo: Lowering, blocks: tuple[Block, ...]) -> set[Value]:
     """The values to keep in buffers."""
     kept = kept_levels(lo.definer, [r for b in blocks for r in _tensors(b)])
@@ -113,9 +109,7 @@ def _plan_block(
         for result in op.results:
             found = roots_of(lo, result, kept, roots)
             elsewhere = any(lo.home[r] is not block for r in found)
-            if op.name == "tt.load":
-                if len(found) > 1 or elsewhere:
-                    kept.add(result)
-            elif op.name in ELEMENTWISE and result.ty.elem != "ptr":
-                if cost[result] >= _KEEP_COST and (len(found) > 1 or elsewhere):
-                    kept.add(result)
+            costly = op.name in ELEMENTWISE and cost[result] >= _KEEP_COST
+            worth = op.name == "tt.load" or (costly and result.ty.elem != "ptr")
+            if worth and (len(found) > 1 or elsewhere):
+                kept.add(result)

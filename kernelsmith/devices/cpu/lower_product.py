@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kernelsmith.devices.cpu import lower_float as fl
 from kernelsmith.devices.cpu.codegen_asm import Asm
 from kernelsmith.devices.cpu.codegen_text import LANES
-from kernelsmith.devices.cpu.lower_evaluate import Index, evaluate, read_buffer, write_buffer
+from kernelsmith.devices.cpu.lower_evaluate import evaluate, read_buffer, write_buffer
 from kernelsmith.devices.cpu.lower_forms import Form, llvm, splat, vector_form
 from kernelsmith.devices.cpu.lower_pack import (
     Operand,
@@ -28,7 +28,7 @@ from kernelsmith.devices.cpu.lower_pack import (
     transposed,
     widen,
 )
-from kernelsmith.devices.cpu.lower_state import Buffer, Context, Lowering, index_const
+from kernelsmith.devices.cpu.lower_state import Buffer, Context, Index, Lowering, index_const
 from kernelsmith.devices.cpu.ttir import Value
 
 #: With at most this many rows, transposed blocks are used from registers.

@@ -6,11 +6,12 @@ and so on. Along any other axis the elements combine in ascending order. The lef
 region is always the earlier element.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kernelsmith.devices.cpu import lower_elementwise
-from kernelsmith.devices.cpu.codegen_text import LANES, Loop
-from kernelsmith.devices.cpu.lower_evaluate import constant, evaluate, write_buffer
+from kernelsmith.devices.cpu.codegen_text import Loop
+from kernelsmith.devices.cpu.lower_constant import constant
+from kernelsmith.devices.cpu.lower_evaluate import evaluate, write_buffer
 from kernelsmith.devices.cpu.lower_forms import Form, llvm, vec, vector_form
 from kernelsmith.devices.cpu.lower_masks import Masks, versioned
 from kernelsmith.devices.cpu.lower_nest import lane_axis, lane_count, over
@@ -120,7 +121,12 @@ def _read(lo: Lowering, ctx: Context, op: Op, index: tuple[Form, ...]) -> Forms:
 
 
 def _row_loop(
-    lo: Lowering, op: Op, size: int, lanes: int, parts: list[Forms], at: "object"
+    lo: Lowering,
+    op: Op,
+    size: int,
+    lanes: int,
+    parts: list[Forms],
+    at: Callable[[Context, Form], Forms],
 ) -> list[Forms]:
     """The chunks after the first, in a loop whose accumulators start at the first chunk."""
     step = lanes * len(parts)
@@ -133,7 +139,7 @@ def _row_loop(
             base = start
             if way:
                 base = lo.em.op(lo.em.depth, f"add nuw nsw i64 {start}, {way * lanes}")
-            new = at(inner, Form("U", "i64", base, lo.em.depth, 0, False, lanes))  # type: ignore[operator]
+            new = at(inner, Form("U", "i64", base, lo.em.depth, 0, False, lanes))
             out = combine(lo, lanes, op.regions[0], carried, new)
             out = [vector_form(lo.em, f, lanes) if lanes > 1 else f for f in out]
             for form, now in zip(carried, out, strict=True):
@@ -191,6 +197,3 @@ def _ascending(
             loop.update(str(form.val), str(now.val))
     depth = lo.em.depth
     return [Form(f.kind, f.elem, f.val, depth, 0, f.dirty) for f in out]
-
-
-__all__ = ["LANES", "combine", "reduce"]

@@ -40,6 +40,9 @@ class Shifted:
 
 Bound = Scalar | Lazy | Buffer | Shifted
 
+#: One i64 form a dimension: ``U``, or for the one that the lanes run along, ``A`` with step 1.
+Index = tuple[Form, ...]
+
 
 @dataclass(slots=True)
 class Lowering:
@@ -113,4 +116,5 @@ class Context:
 
 
 def index_const(number: int) -> Form:
+    """A constant index."""
     return Form("U", "i64", wrap(number, "i64"), 0, 0, False, max(1, number & -number))

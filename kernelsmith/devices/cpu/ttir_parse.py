@@ -6,16 +6,21 @@ refuses, by op name and source line, whatever is not on the op list of :mod:`tti
 """
 
 import re
-import struct
 from dataclasses import dataclass, field
 
-from kernelsmith.devices.cpu.ttir import BITS, Block, Function, Module, Op, Ty, Value
+from kernelsmith.devices.cpu.ttir import Block, Function, Module, Op, Ty, Value
 from kernelsmith.devices.cpu.ttir_ops import KNOWN_OPS, refuse
+from kernelsmith.devices.cpu.ttir_text import (
+    logical_lines,
+    parse_type,
+    source_line,
+    split_top,
+    strip_loc,
+    type_colon,
+    unwrap,
+)
 from kernelsmith.errors import CompileError
 
-_LOC_ALIAS = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
-_FILE_LINE = re.compile(r'"([^"]*)":(\d+):\d+')
-_TENSOR = re.compile(r"tensor<((?:\d+x)*)(.*)>$", re.S)
 _NAME = re.compile(r"%[\w.$#-]+")
 _TERMINATORS = ("scf.yield", "scf.condition", "tt.reduce.return", "tt.scan.return")
 _INT_ATTR = re.compile(r"(\w+) = (-?\d+) : i\d+")
@@ -24,58 +29,6 @@ _WORD_ATTR = re.compile(r"(\w+) = (\w+)(?=[,\s}>]|$)")
 _RESULTS = re.compile(r"^((?:%[\w.$-]+(?::\d+)?(?:, )?)+) = (.*)$", re.S)
 _FUNC = re.compile(r'^tt\.func (public |private )?@("[^"]*"|[\w.$-]+)')
 _CALLEE = re.compile(r'^@("[^"]*"|[\w.$-]+)')
-
-
-def parse_type(text: str) -> Ty:
-    """Parses ``i32``, ``!tt.ptr<bf16>``, ``tensor<128x64x!tt.ptr<f32>>``."""
-    text = text.strip()
-    found = _TENSOR.match(text)
-    if found:
-        shape = tuple(int(dim) for dim in found.group(1).split("x") if dim)
-        elem = parse_type(found.group(2).split(", #")[0])
-        return Ty(elem.elem, shape, elem.pointee)
-    if text.startswith("!tt.ptr<"):
-        pointee = text[8:-1].split(",")[0].strip()
-        return Ty("ptr", (), pointee)
-    if text == "index":
-        return Ty("i64")
-    if text not in BITS:
-        raise CompileError(
-            f"type {text} is not supported on the cpu device",
-            op="type",
-            hint="use i1, i8, i16, i32, i64, f16, bf16, f32, f64 and pointers to them",
-        )
-    return Ty(text)
-
-
-def split_top(text: str, separator: str = ",") -> list[str]:
-    """Splits at ``separator`` outside brackets and quotes."""
-    parts, depth, start, quoted = [], 0, 0, False
-    for index, char in enumerate(text):
-        if char == '"':
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif char in "<([{":
-            depth += 1
-        elif char in ")]}" or (char == ">" and text[index - 1] != "-"):
-            depth -= 1
-        elif char == separator and depth == 0:
-            parts.append(text[start:index].strip())
-            start = index + 1
-    tail = text[start:].strip()
-    return [*parts, tail] if tail or parts else []
-
-
-def parse_float(text: str, elem: str) -> float:
-    """A float literal: decimal, or the element's bits in hexadecimal."""
-    if not text.startswith("0x"):
-        return float(text)
-    bits = int(text, 16)
-    if elem == "bf16":
-        return float(struct.unpack("<f", struct.pack("<I", bits << 16))[0])
-    form = {"f16": "<He", "f32": "<If", "f64": "<Qd"}[elem]
-    return float(struct.unpack("<" + form[2], struct.pack(form[:2], bits))[0])
 
 
 @dataclass(slots=True)
@@ -105,38 +58,6 @@ class _Cursor:
                 return scope[name]
         raise CompileError(f"TTIR uses {name} before it is defined", op="module")
 
-    def source_line(self, loc: str) -> str:
-        """``file.py:LINE`` of the innermost location, outside Triton's own library."""
-        seen, texts = 0, [loc]
-        fallback = ""
-        while texts and seen < 200:
-            seen += 1
-            text = texts.pop(0)
-            for found in _FILE_LINE.finditer(text):
-                place = f"{found.group(1)}:{found.group(2)}"
-                if "/triton/language/" not in place:
-                    return place
-                fallback = fallback or place
-            texts[:0] = [self.locs[a] for a in re.findall(r"#loc\d*", text) if a in self.locs]
-        return fallback
-
-
-def _strip_loc(line: str) -> tuple[str, str]:
-    """Removes every ``loc(...)`` from a line; returns the line and the last location."""
-    last = ""
-    while True:
-        at = line.rfind(" loc(")
-        if at < 0:
-            return line, last
-        depth, end = 0, at + 4
-        while end < len(line):
-            depth += {"(": 1, ")": -1}.get(line[end], 0)
-            end += 1
-            if depth == 0:
-                break
-        last = last or line[at + 5 : end - 1]
-        line = line[:at] + line[end:]
-
 
 def parse(text: str) -> Module:
     """Parses a module.
@@ -144,18 +65,10 @@ def parse(text: str) -> Module:
     Raises:
         CompileError: an op, type or form that this device does not lower; names op and line.
     """
-    lines, locs = [], {}
-    for raw in text.splitlines():
-        line = raw.strip()
-        alias = _LOC_ALIAS.match(line)
-        if alias:
-            locs[alias.group(1)] = alias.group(2)
-        elif line and not line.startswith("//"):
-            lines.append(line)
-    cursor = _Cursor(lines, locs)
+    cursor = _Cursor(*logical_lines(text))
     functions: list[Function] = []
     while cursor.at < len(cursor.lines):
-        line, _ = _strip_loc(cursor.take())
+        line, _ = strip_loc(cursor.take())
         if line.startswith("tt.func"):
             functions.append(_function(cursor, line))
         elif not (line.startswith(("module", "#", "}", "builtin.module"))):
@@ -195,7 +108,7 @@ def _blocks(cursor: _Cursor) -> tuple[Block, ...]:
     while True:
         ops = _ops(cursor)
         blocks.append(Block(args, ops, label))
-        line, _ = _strip_loc(cursor.peek())
+        line, _ = strip_loc(cursor.peek())
         if not line.startswith("^"):
             return tuple(blocks)
         cursor.take()
@@ -227,7 +140,7 @@ def _region(cursor: _Cursor, args: list[tuple[str, Ty]]) -> Block:
     cursor.scopes.append({})
     values = tuple(cursor.define(name, ty) for name, ty in args)
     if cursor.peek().startswith("^"):
-        _, values = _block_header(cursor, _strip_loc(cursor.take())[0])
+        _, values = _block_header(cursor, strip_loc(cursor.take())[0])
     ops = _ops(cursor)
     cursor.scopes.pop()
     if cursor.peek().startswith("^"):
@@ -238,7 +151,7 @@ def _region(cursor: _Cursor, args: list[tuple[str, Ty]]) -> Block:
 
 
 def _op(cursor: _Cursor) -> Op:
-    line, loc = _strip_loc(cursor.take())
+    line, loc = strip_loc(cursor.take())
     names: list[str] = []
     found = _RESULTS.match(line)
     if found:
@@ -250,7 +163,7 @@ def _op(cursor: _Cursor) -> Op:
     if "(" in name:  # scf.condition(%c) %x, %y
         name, _, first = name.partition("(")
         rest = f"{first.rstrip(')')} {rest}"
-    where = cursor.source_line(loc)
+    where = source_line(loc, cursor.locs)
     if name not in KNOWN_OPS:
         raise refuse(name, where)
     if name in _REGION_OPS:
@@ -276,11 +189,11 @@ def _plain(
 ) -> tuple[tuple[Value, ...], dict[str, object], list[str]]:
     """Operands, attributes and type texts of an op without regions."""
     head, types = rest, ""
-    cut = _type_colon(rest)
+    cut = type_colon(rest)
     if cut >= 0:
         head, types = rest[:cut], rest[cut + 1 :].strip()
     attrs: dict[str, object] = {"head": head.strip()}
-    attrs.update({k: v for k, v in _WORD_ATTR.findall(head)})
+    attrs.update(dict(_WORD_ATTR.findall(head)))
     attrs.update({k: int(v) for k, v in _INT_ATTR.findall(head)})
     for key, items in _ARRAY_ATTR.findall(head):
         attrs[key] = tuple(int(i) for i in items.split(",") if i.strip())
@@ -293,23 +206,6 @@ def _plain(
         attrs["callee"], head = callee.group(1).strip('"'), head[callee.end() :]
     operands = tuple(cursor.use(n) for n in _NAME.findall(head.split(" {")[0]))
     return operands, attrs, [t.strip() for t in re.split(r" -> | to ", types)] if types else []
-
-
-def _type_colon(text: str) -> int:
-    """Index of the colon that starts the types: the first one outside brackets and quotes."""
-    depth, quoted = 0, False
-    for index, char in enumerate(text):
-        if char == '"':
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif char in "<([{":
-            depth += 1
-        elif char in ")]}" or (char == ">" and text[index - 1] != "-"):
-            depth -= 1
-        elif char == ":" and depth == 0:
-            return index
-    return -1
 
 
 def _result_types(name: str, types: list[str], operands: tuple[Value, ...], count: int) -> list[Ty]:
@@ -331,13 +227,8 @@ def _result_types(name: str, types: list[str], operands: tuple[Value, ...], coun
     if name in ("arith.mului_extended", "arith.mulsi_extended"):
         return [operands[0].ty] * 2
     if name == "tt.call":
-        return [parse_type(t) for t in split_top(_unwrap(types[-1]))]
+        return [parse_type(t) for t in split_top(unwrap(types[-1]))]
     return [parse_type(types[-1])] * count
-
-
-def _unwrap(text: str) -> str:
-    text = text.strip()
-    return text[1:-1] if text.startswith("(") else text
 
 
 def _for(cursor: _Cursor, name: str, rest: str, names: list[str], where: str) -> Op:
@@ -370,9 +261,9 @@ def _if(cursor: _Cursor, name: str, rest: str, names: list[str], where: str) -> 
     condition = cursor.use(_NAME.findall(rest)[0])
     types: list[Ty] = []
     if " -> " in rest:
-        types = [parse_type(t) for t in split_top(_unwrap(rest.split(" -> ")[1].rstrip("{ ")))]
+        types = [parse_type(t) for t in split_top(unwrap(rest.split(" -> ")[1].rstrip("{ ")))]
     regions = [_region(cursor, [])]
-    line, _ = _strip_loc(cursor.take())
+    line, _ = strip_loc(cursor.take())
     if line.startswith("} else {"):
         regions.append(_region(cursor, []))
         cursor.take()
@@ -381,17 +272,15 @@ def _if(cursor: _Cursor, name: str, rest: str, names: list[str], where: str) -> 
 
 def _while(cursor: _Cursor, name: str, rest: str, names: list[str], where: str) -> Op:
     inside, _, types_text = rest.rstrip("{ ").partition(" : ")
-    carried = [part.partition(" = ") for part in split_top(_unwrap(inside))]
+    carried = [part.partition(" = ") for part in split_top(unwrap(inside))]
     inits = tuple(cursor.use(init) for _, _, init in carried)
     ins, _, outs = types_text.partition(" -> ")
-    in_types = [parse_type(t) for t in split_top(_unwrap(ins))]
-    before = _region(
-        cursor, [(arg, ty) for (arg, _, _), ty in zip(carried, in_types, strict=True)]
-    )
+    in_types = [parse_type(t) for t in split_top(unwrap(ins))]
+    before = _region(cursor, [(arg, ty) for (arg, _, _), ty in zip(carried, in_types, strict=True)])
     cursor.take()
     after = _region(cursor, [])
     cursor.take()
-    results = _results(cursor, names, [parse_type(t) for t in split_top(_unwrap(outs))])
+    results = _results(cursor, names, [parse_type(t) for t in split_top(unwrap(outs))])
     return Op(name, inits, results, {}, (before, after), where)
 
 
@@ -401,9 +290,9 @@ def _generic(cursor: _Cursor, name: str, rest: str, names: list[str], where: str
     attrs: dict[str, object] = {k: int(v) for k, v in _INT_ATTR.findall(rest)}
     attrs.update({k: v == "true" for k, v in re.findall(r"(\w+) = (true|false)", rest)})
     region = _region(cursor, [])
-    line, _ = _strip_loc(cursor.take())
+    line, _ = strip_loc(cursor.take())
     outs = line[line.rindex(" -> ") + 4 :]
-    results = _results(cursor, names, [parse_type(t) for t in split_top(_unwrap(outs))])
+    results = _results(cursor, names, [parse_type(t) for t in split_top(unwrap(outs))])
     return Op(name, operands, results, attrs, (region,), where)
 
 
@@ -414,8 +303,3 @@ _REGION_OPS = {
     "tt.reduce": _generic,
     "tt.scan": _generic,
 }
-
-
-def strip_loc(line: str) -> str:
-    """A line without its ``loc(...)`` annotations."""
-    return _strip_loc(line)[0]
