@@ -87,7 +87,9 @@ kernel[(1,)](4, 5)
 """
 
 
-def run_script(tmp_path: Path, script: str) -> "subprocess.CompletedProcess[str]":
+def run_script(
+    tmp_path: Path, script: str, **environment: str
+) -> "subprocess.CompletedProcess[str]":
     path = tmp_path / "script.py"
     path.write_text(script)
     return subprocess.run(
@@ -95,7 +97,12 @@ def run_script(tmp_path: Path, script: str) -> "subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         check=False,
-        env={"TRITON_CACHE_DIR": str(tmp_path / "cache"), "PATH": "", "HOME": str(tmp_path)},
+        env={
+            "TRITON_CACHE_DIR": str(tmp_path / "cache"),
+            "PATH": "",
+            "HOME": str(tmp_path),
+            **environment,
+        },
     )
 
 
@@ -138,6 +145,17 @@ def test_without_another_driver_triton_is_as_if_we_were_not_there(tmp_path: Path
         "CpuDriver",
         "0 active drivers ([]). There should only be one.",
     ], done.stderr
+
+
+def test_a_triton_that_did_not_load_the_plugin_is_one_clear_error(tmp_path: Path) -> None:
+    done = run_script(
+        tmp_path,
+        "from kernelsmith.devices import cpu\nfrom kernelsmith.errors import MissingError\n"
+        "try:\n    cpu.activate()\nexcept MissingError as error:\n    print(error, error.hint)\n",
+        TRITON_BACKENDS_IN_TREE="1",
+    )
+    assert "does not know the kernelsmith_cpu backend" in done.stdout, done.stderr
+    assert "TRITON_BACKENDS_IN_TREE" in done.stdout
 
 
 @pytest.mark.parametrize("version", TESTED_TRITON)

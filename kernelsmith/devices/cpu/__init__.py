@@ -71,7 +71,20 @@ def activated(*, threads: int | None = None, order: str = "ascending") -> Iterat
 
 def _before(driver: Any) -> Any:
     """The driver in charge, None if there is none. The default is resolved while ours still
-    answers "inactive": another active driver (a GPU's) keeps its place as the default."""
+    answers "inactive": another active driver (a GPU's) keeps its place as the default.
+
+    Raises:
+        MissingError: Triton has not found this plugin.
+    """
+    from triton.backends import backends
+
+    from kernelsmith.errors import MissingError
+
+    if not any(b.compiler.__module__ == f"{__name__}.compiler" for b in backends.values()):
+        raise MissingError(
+            "Triton does not know the kernelsmith_cpu backend",
+            hint="install kernelsmith (pip install -e .) and unset TRITON_BACKENDS_IN_TREE",
+        )
     try:
         return driver._active or driver.default
     except RuntimeError:
