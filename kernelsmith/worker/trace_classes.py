@@ -5,7 +5,6 @@ constants, its options and its specialisation key. Line numbers take no part, so
 id when code elsewhere in the file moves.
 """
 
-import ast
 import hashlib
 import inspect
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from kernelsmith.model import LaunchArg
-from kernelsmith.worker.trace_source import check_text
+from kernelsmith.worker.trace_source import check_text, names_of
 
 # Triton's scalar type names -> TTIR's.
 SCALARS = {
@@ -152,21 +151,21 @@ def _collect(kernel: Any, parts: list[str], seen: set[int]) -> None:
     check_text(kernel)
     function = kernel.fn
     parts += [kernel.src, str(bool(getattr(kernel, "noinline", False)))]
-    tree = ast.parse(kernel.src)
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    names, attributes = names_of(kernel.src)
     scope = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
     for name in sorted(names & scope.keys()):
         _add(name, scope[name], attributes, parts, seen)
     for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-        _add("default", default, set(), parts, seen)
+        _add("default", default, frozenset(), parts, seen)
     # An annotation alone makes a module's plain value a constant that bodies may read.
     for name, annotation in sorted(function.__globals__.get("__annotations__", {}).items()):
         if name in names:
             parts.append(f"{name}: {annotation!r}")
 
 
-def _add(name: str, value: Any, attributes: set[str], parts: list[str], seen: set[int]) -> None:
+def _add(
+    name: str, value: Any, attributes: frozenset[str], parts: list[str], seen: set[int]
+) -> None:
     """Takes in what ``name`` stands for; of a module, the members that could be meant."""
     if id(value) in seen:
         return

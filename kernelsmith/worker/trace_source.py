@@ -32,23 +32,40 @@ def check_text(kernel: Any) -> None:
     code = kernel.fn.__code__
     if code.co_filename != SOURCE_NAME:
         return
-    written = _functions("".join(linecache.getlines(SOURCE_NAME))).get(code.co_firstlineno)
-    try:
-        taken = ast.parse(kernel.src).body
-    except SyntaxError:
-        taken = []
-    if len(taken) != 1 or written is None or _meaning(taken[0]) != written:
+    written = "".join(linecache.getlines(SOURCE_NAME))
+    if not _stands_at(written, code.co_firstlineno, kernel.src):
         text = f"line {code.co_firstlineno}: the text of kernel {kernel.__name__} is not what "
         raise FaultError(
             "TRACE", text + "Triton would compile; write a plain def below @triton.jit"
         )
 
 
+@lru_cache(maxsize=256)
+def names_of(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Names and attributes that occur in a jit function's text."""
+    nodes = list(ast.walk(ast.parse(text)))
+    return (
+        frozenset(node.id for node in nodes if isinstance(node, ast.Name)),
+        frozenset(node.attr for node in nodes if isinstance(node, ast.Attribute)),
+    )
+
+
+@lru_cache(maxsize=256)
+def _stands_at(source: str, line: int, text: str) -> bool:
+    """Whether ``text`` is the one function that stands at this line of the source."""
+    try:
+        taken = ast.parse(text).body
+    except SyntaxError:
+        return False
+    written = _functions(source).get(line)
+    return len(taken) == 1 and written is not None and _meaning(taken[0]) == _meaning(written)
+
+
 @lru_cache(maxsize=4)
-def _functions(source: str) -> dict[int, str]:
-    """Each function's meaning by the line of its first decorator, or of ``def``."""
+def _functions(source: str) -> dict[int, ast.FunctionDef]:
+    """Each function by the line of its first decorator, or of ``def``."""
     return {
-        min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]): _meaning(node)
+        min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]): node
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.FunctionDef)
     }
