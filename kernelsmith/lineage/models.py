@@ -122,7 +122,7 @@ class VerdictRow(Base):
     elapsed_s: Mapped[float]
     judged_at: Mapped[str]
     __table_args__ = (
-        Index("ix_verdicts_tally", "run_id", "task", "status", "step", "record"),
+        Index("ix_verdicts_tally", "run_id", "task", "status", "step"),
         Index("ix_verdicts_step", "run_id", "step"),
     )
 

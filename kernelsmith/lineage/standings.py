@@ -137,8 +137,10 @@ def _task(connection: Connection, run_id: str, task: str, seed: str) -> TaskStan
     here = (VerdictRow.run_id == run_id, VerdictRow.task == task)
     counts = select(VerdictRow.status, func.count()).where(*here).group_by(VerdictRow.status)
     by_status = {row[0]: row[1] for row in connection.execute(counts)}
-    proposed = connection.execute(
-        select(func.count()).where(CandidateRow.run_id == run_id, CandidateRow.task == task)
+    proposed = connection.execute(  # positions count from 0, the seed's
+        select(func.max(CandidateRow.position)).where(
+            CandidateRow.run_id == run_id, CandidateRow.task == task
+        )
     ).scalar_one()
     retimed = _retimed(connection, run_id, task)
     unsupported = tuple(name for name, (holds, _) in retimed.items() if not holds)
@@ -161,7 +163,7 @@ def _task(connection: Connection, run_id: str, task: str, seed: str) -> TaskStan
         statuses=by_status,
         duplicates=_events(connection, run_id, task, "duplicate"),
         set_aside=set_aside,
-        waiting=proposed - 1 - judged - set_aside,
+        waiting=proposed - judged - set_aside,
         incumbent=incumbent,
         gain=retimed[incumbent][1] if incumbent in retimed else None,
         unchecked=tuple(json.loads(standing.unchecked)) if standing else (),

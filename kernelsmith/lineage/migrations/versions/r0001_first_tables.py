@@ -119,7 +119,7 @@ def _verdicts() -> None:
         sa.UniqueConstraint("record"),
     )
     op.create_index("ix_verdicts_step", "verdicts", ["run_id", "step"])
-    op.create_index("ix_verdicts_tally", "verdicts", ["run_id", "task", "status", "step", "record"])
+    op.create_index("ix_verdicts_tally", "verdicts", ["run_id", "task", "status", "step"])
     op.create_table(
         "checks",
         _text("verdict_id", "verdicts.id", key=True),
