@@ -12,8 +12,6 @@ from kernelsmith.gate.policy import check
 from kernelsmith.model import Candidate, Task
 from kernelsmith.proposers.search import Search, candidate_id, normalised_hash
 
-STRANGER = (Path(__file__).parent / "stranger_scale.py").read_text()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
@@ -88,6 +86,13 @@ def test_an_accepted_candidate_is_built_upon(task: Task) -> None:
     assert set(first.changes) & set(second.changes)
 
 
+def test_when_all_at_once_breaks_its_parts_are_tried(task: Task) -> None:
+    search = Search(0)
+    first = propose(search, task, [])
+    second = propose(search, task, [Seen(candidate=first, status="BITS_DIFFER")])
+    assert set(second.changes) < set(first.changes)
+
+
 def test_a_setting_that_broke_bits_alone_is_not_proposed_again(task: Task) -> None:
     search, history = Search(0), list[Seen]()
     broken: set[str] = set()
@@ -121,9 +126,11 @@ def test_an_accepted_candidate_of_another_author_is_built_upon() -> None:
     assert check(candidate.source, task.entries) == []
 
 
-def test_an_unknown_kernel_gets_proposals_until_nothing_is_new() -> None:
+@pytest.mark.parametrize("name", ["scale", "matmul"])
+def test_an_unknown_kernel_gets_proposals(name: str) -> None:
+    source = (Path(__file__).parent / f"stranger_{name}.py").read_text()
     task = load_task("rms_norm", "cpu")
-    task = replace(task, name="scale", seed_source=STRANGER, entries=("forward_infer",))
+    task = replace(task, name=name, seed_source=source, entries=("forward_infer",))
     search, history = Search(0), list[Seen]()
     while (candidate := search.propose(task, history)) is not None and len(history) < 8:
         assert check(candidate.source, task.entries) == []

@@ -14,6 +14,7 @@ from kernelsmith.proposers.search.space import Site, sites
 ROOT = Path(__file__).parents[2]
 ENTRIES = ("forward_train", "forward_infer", "backward")
 
+MATMUL = (Path(__file__).parent / "stranger_matmul.py").read_text()
 STRANGER = (Path(__file__).parent / "stranger_scale.py").read_text()
 
 
@@ -137,6 +138,17 @@ def test_a_strangers_kernel_offers_its_tile_through_locals() -> None:
     assert one.tiles == {"SIZE": "n"}
     source = rendered(found, {Knob(one.name, "SIZE"): "512", Knob(one.name, "num_warps"): "8"})
     assert "scale_kernel[(triton.cdiv(n, 512),)](x, out, n, 2.0, 512, num_warps=8)" in source
+
+
+def test_a_grid_lambda_follows_the_constants_by_itself() -> None:
+    found = read(MATMUL)
+    assert found is not None
+    (one,) = sites(found)
+    assert one.tiles == {"BLOCK_SIZE_M": "M", "BLOCK_SIZE_N": "N"}
+    assert one.rows == "M"
+    source = rendered(found, {Knob(one.name, "BLOCK_SIZE_M", Bucket("M", 16)): "16"})
+    assert source.count("matmul_kernel[grid](") == 2
+    assert "if M <= 16:" in source
 
 
 @pytest.mark.parametrize(

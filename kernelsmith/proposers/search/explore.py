@@ -36,7 +36,9 @@ def _fit_to_breed(entry: Entry) -> bool:
 def _pick(record: Record, parents: Sequence[Entry], rng: random.Random) -> Entry:
     """By gain, and against parents that have many children already."""
     top = max(p.gain for p in parents)
-    weights = [(max(p.gain, 0.01) / top) ** 4 / (1 + record.children(p.id)) ** 0.5 for p in parents]
+    weights = [
+        (max(p.gain, 0.01) / top) ** 4 / (1 + record.children.get(p.id, 0)) ** 0.5 for p in parents
+    ]
     return rng.choices(parents, weights)[0]
 
 

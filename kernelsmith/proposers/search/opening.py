@@ -55,7 +55,8 @@ def _best(site: Site, counts: tuple[int, ...]) -> Item:
             _buckets(site, counts), _inner_blocks(site, counts)
         )
     if "columns" in site.forms and site.ordered and not _sums_rows(site):
-        rows = _row_tile(site) if site.row_operands <= _ROW_OPERANDS else {}
+        many = site.row_operands > _ROW_OPERANDS
+        rows = _row_run(site) if many else _row_tile(site)
         return "a row in one block", merged({Knob(site.name, "columns"): "single"}, rows)
     return "", {}
 
@@ -100,6 +101,11 @@ def _row_tile(site: Site) -> Genome:
     if width in site.dims:
         genome[Knob(site.name, "rows", Bucket(width, _NARROW))] = "off"
     return genome
+
+
+def _row_run(site: Site) -> Genome:
+    """Eight rows a program, one after the other: what they share is loaded and cast once."""
+    return {Knob(site.name, "programs"): "8"} if "programs" in site.forms else {}
 
 
 def _row_variants(site: Site) -> Iterator[Ranked]:
@@ -156,7 +162,9 @@ def _tile_variants(site: Site) -> Iterator[Ranked]:
         old = int(site.default[name])
         lengths = [(4, old // 2), (5, old // 4), (6, old // 8), (7, old * 2), (8, old * 4)]
         if site.has_dot:
-            lengths = [(3, old // 2), (3, old * 2), (5, old // 4), (6, old // 8), (8, old * 4)]
+            longest = 2 if name in site.steps else 8
+            lengths = [(3, old // 2), (3, old * 2), (5, old // 4), (6, old // 8)]
+            lengths.append((longest, old * 4))
         for rank, value in lengths:
             if 1 <= value <= 4096:
                 yield rank, f"{site.kernel}: {name} {value}", {Knob(site.name, name): str(value)}

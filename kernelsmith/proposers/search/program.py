@@ -126,6 +126,8 @@ def _tiles(node: ast.FunctionDef, params: set[str], constexprs: frozenset[str]) 
     for inner in ast.walk(node):
         if isinstance(inner, ast.Compare) and isinstance(inner.ops[0], ast.Lt):
             left, right = inner.left, inner.comparators[0]
+            if isinstance(left, ast.Subscript):  # rows[:, None] < m_size
+                left = left.value
             if isinstance(left, ast.Name) and isinstance(right, ast.Name) and right.id in params:
                 found = lengths.get(left.id, set())
                 if len(found) == 1:

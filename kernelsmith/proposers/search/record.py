@@ -1,5 +1,6 @@
 """What the history of a run says: genomes, gains, and settings that broke something."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -23,39 +24,51 @@ class Entry:
     gain: float
 
 
+Settings = frozenset[tuple[Knob, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What a candidate has, and what of it one of its parents did not have."""
+
+    base: str
+    genome: Settings
+    added: Settings
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """The run so far, in order of judgement; the seed first, as accepted with gain 1.
 
     ``bases`` maps ids of sources that the search did not write (seed, agent, person) to them.
     ``banned`` holds settings that broke a candidate on their own, ``suspect`` how often a setting
-    was among several new ones of a candidate that broke.
+    was among several new ones of a candidate that broke; ``children`` counts by id.
     """
 
     entries: tuple[Entry, ...]
     bases: dict[str, str]
     banned: frozenset[tuple[str, str, str]]
     suspect: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    children: dict[str, int] = field(default_factory=dict)
+    steps: tuple[Step, ...] = ()
 
     @property
     def best(self) -> Entry:
         accepted = [e for e in self.entries if e.status == "ACCEPTED"]
         return max(accepted, key=lambda e: e.gain)
 
-    def children(self, id_: str) -> int:
-        return sum(id_ in e.parents for e in self.entries)
-
     def tried(self, base: str, settings: Genome) -> bool:
         """Whether a judged candidate of ``base`` was one of its parents plus ``settings``."""
-        wanted = settings.items()
-        by_id = {e.id: e for e in self.entries}
-        for entry in self.entries[1:]:
-            if entry.base == base and wanted <= entry.genome.items():
-                rest = entry.genome.items() - wanted
-                parents = [by_id[p] for p in entry.parents if p in by_id]
-                if any(rest <= parent.genome.items() for parent in parents):
-                    return True
-        return False
+        wanted = set(settings.items())
+        return any(
+            step.base == base and step.added <= wanted and wanted <= step.genome
+            for step in self.steps
+        )
+
+    def has(self, base: str, genome: Genome) -> bool:
+        """Whether this very genome was judged."""
+        wanted = set(genome.items())
+        return any(step.base == base and step.genome == wanted for step in self.steps)
 
 
 def setting_key(knob: Knob, value: str) -> tuple[str, str, str]:
@@ -89,12 +102,28 @@ def read_history(task: Task, history: Sequence[Judged]) -> Record:
         )
         known[candidate.id] = entry
         entries.append(entry)
-    banned, suspect = _blame(entries, known)
-    return Record(entries=tuple(entries), bases=bases, banned=banned, suspect=suspect)
+    banned, suspect = _blame(entries)
+    return Record(
+        entries=tuple(entries),
+        bases=bases,
+        banned=banned,
+        suspect=suspect,
+        children=Counter(parent for entry in entries for parent in entry.parents),
+        steps=tuple(step for entry in entries[1:] for step in _steps(entry, known)),
+    )
+
+
+def _steps(entry: Entry, known: dict[str, Entry]) -> list[Step]:
+    items = frozenset(entry.genome.items())
+    parents = [known[p] for p in entry.parents if p in known]
+    return [
+        Step(base=entry.base, genome=items, added=items - frozenset(parent.genome.items()))
+        for parent in parents
+    ]
 
 
 def _blame(
-    entries: list[Entry], known: dict[str, Entry]
+    entries: list[Entry],
 ) -> tuple[frozenset[tuple[str, str, str]], dict[tuple[str, str, str], int]]:
     sound = {setting_key(k, v) for e in entries if e.status in _SOUND for k, v in e.genome.items()}
     banned: set[tuple[str, str, str]] = set()

@@ -50,6 +50,8 @@ class Search:
         default = {(s.name, k): v for s in all_sites for k, v in s.default.items()}
         for note, parents, raw in self._proposals(task, record, base, all_sites):
             genome = simplified(raw, default)
+            if record.has(base, genome):
+                continue
             source = render(program, genome, task.entries)
             if source is None or self._hash(source) in seen:
                 continue
