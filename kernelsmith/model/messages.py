@@ -33,8 +33,7 @@ class TraceCall:
 class TraceJob:
     """Trace a module's entries on meta tensors. ``emit`` asks for TTIR text of each class met
     (classes whose id is in ``known`` are not emitted again). ``real`` runs the entries on real
-    CPU tensors instead (launches still only recorded), for the confirm check.
-    ``plan_keys``: only these keys' plans are returned in full (None: all)."""
+    CPU tensors instead (launches still only recorded), for the confirm check."""
 
     source: str
     entries: tuple[str, ...]
