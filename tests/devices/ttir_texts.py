@@ -1,5 +1,6 @@
 """TTIR texts for tests, and runs of them on every CPU level this machine has."""
 
+import re
 import struct
 from functools import cache
 from typing import Any
@@ -60,58 +61,49 @@ def run(
 
 
 def elementwise(
-    body: str, ins: tuple[str, ...], out: str, shape: tuple[int, ...] = (64,), extra: str = ""
+    ins: tuple[str, ...], outs: list[tuple[str, str]], shape: tuple[int, ...] = (256,)
 ) -> str:
-    """A kernel that applies ``body`` (ops on %x0, %x1, ... giving %r) to whole arrays.
+    """A kernel that computes several results from whole arrays.
 
-    ``$T(elem)`` in the body stands for the tensor type of that element type."""
+    ``outs``: (ops that give ``%r`` from ``%x0``, ``%x1``, ..., element type of ``%r``).
+    ``$T(elem)`` stands for the tensor type of that element type. i1 arrays are bytes."""
     size = int(np.prod(shape))
     dims = "x".join(map(str, shape))
 
     def tensor(elem: str) -> str:
         return f"tensor<{dims}x{elem}>"
 
-    lines = [f"%lin = tt.make_range {{end = {size} : i32, start = 0 : i32}} : tensor<{size}xi32>"]
-    at = "%lin"
-    if len(shape) > 1:
-        lines.append(f"%at = tt.reshape %lin : tensor<{size}xi32> -> {tensor('i32')}")
-        at = "%at"
-    for i, elem in enumerate(ins):
-        memory = "i8" if elem == "i1" else elem
-        lines += _load(f"%x{i}", f"%a{i}", memory, at, tensor)
-        if elem == "i1":
-            lines[-1] = lines[-1].replace(f"%x{i} =", f"%b{i} =")
-            lines += [
-                f"%z{i} = arith.constant dense<0> : {tensor('i8')}",
-                f"%x{i} = arith.cmpi ne, %b{i}, %z{i} : {tensor('i8')}",
-            ]
-    for line in body.strip().splitlines():
-        while "$T(" in line:
-            start = line.index("$T(")
-            end = line.index(")", start)
-            line = line[:start] + tensor(line[start + 3 : end]) + line[end + 1 :]
-        lines.append(line.strip())
-    memory = "i8" if out == "i1" else out
-    result = "%r"
-    if out == "i1":
-        lines.append(f"%r8 = arith.extui %r : {tensor('i1')} to {tensor('i8')}")
-        result = "%r8"
-    pointer = f"!tt.ptr<{memory}>"
-    lines += [
-        f"%os = tt.splat %o : {pointer} -> {tensor(pointer)}",
-        f"%op = tt.addptr %os, {at} : {tensor(pointer)}, {tensor('i32')}",
-        f"tt.store %op, {result} : {tensor(pointer)}",
-        "tt.return",
+    lines = [
+        f"%lin = tt.make_range {{end = {size} : i32, start = 0 : i32}} : tensor<{size}xi32>",
+        f"%at = tt.reshape %lin : tensor<{size}xi32> -> {tensor('i32')}",
     ]
-    args = [f"%a{i}: !tt.ptr<{'i8' if e == 'i1' else e}>" for i, e in enumerate(ins)]
-    return function("k", [*args, f"%o: {pointer}"], lines) + extra
+    args = []
+    for i, elem in enumerate(ins):
+        lines += _load(f"%x{i}", f"%a{i}", elem, tensor)
+        args.append(f"%a{i}: !tt.ptr<{elem}>")
+    for i, (body, elem) in enumerate(outs):
+        for line in body.strip().splitlines():
+            line = re.sub(r"\$T\((\w+)\)", lambda found: tensor(found.group(1)), line.strip())
+            lines.append(re.sub(r"%(r|t\d*)\b", rf"%\g<1>_{i}", line))
+        memory, value = elem, f"%r_{i}"
+        if elem == "i1":
+            lines.append(f"%b_{i} = arith.extui {value} : {tensor('i1')} to {tensor('i8')}")
+            memory, value = "i8", f"%b_{i}"
+        pointer = f"!tt.ptr<{memory}>"
+        lines += [
+            f"%s_{i} = tt.splat %o{i} : {pointer} -> {tensor(pointer)}",
+            f"%p_{i} = tt.addptr %s_{i}, %at : {tensor(pointer)}, {tensor('i32')}",
+            f"tt.store %p_{i}, {value} : {tensor(pointer)}",
+        ]
+        args.append(f"%o{i}: {pointer}")
+    return function("k", args, [*lines, "tt.return"])
 
 
-def _load(name: str, base: str, elem: str, at: str, tensor: Any) -> list[str]:
+def _load(name: str, base: str, elem: str, tensor: Any) -> list[str]:
     pointer = f"!tt.ptr<{elem}>"
     return [
         f"{name}s = tt.splat {base} : {pointer} -> {tensor(pointer)}",
-        f"{name}p = tt.addptr {name}s, {at} : {tensor(pointer)}, {tensor('i32')}",
+        f"{name}p = tt.addptr {name}s, %at : {tensor(pointer)}, {tensor('i32')}",
         f"{name} = tt.load {name}p : {tensor(pointer)}",
     ]
 
@@ -122,16 +114,45 @@ def function(name: str, args: list[str], lines: list[str]) -> str:
     return f"module {{\n{header}\n{body}\n  }}\n}}\n"
 
 
-def apply(text: str, out: str, *inputs: Array, shape: tuple[int, ...] = (64,)) -> Array:
-    """Runs an :func:`elementwise` kernel on every level; the bytes must agree."""
-    results = []
+def apply(
+    ins: tuple[str, ...],
+    outs: list[tuple[str, str]],
+    *inputs: Array,
+    shape: tuple[int, ...] = (256,),
+) -> list[Array]:
+    """Results of an :func:`elementwise` kernel; every CPU level must give the same bytes."""
+    text = elementwise(ins, outs, shape)
+    per_level = []
     for cpu in levels():
-        result = np.zeros(shape, STORAGE[out])
-        run(text, *inputs, result, cpu=cpu)
-        results.append(result)
-    for other in results[1:]:
-        assert other.tobytes() == results[0].tobytes()
-    return results[0]
+        results = [np.zeros(shape, STORAGE[elem]) for _, elem in outs]
+        run(text, *inputs, *results, cpu=cpu)
+        per_level.append(results)
+    for other in per_level[1:]:
+        for (body, _), a, b in zip(outs, per_level[0], other, strict=True):
+            assert a.tobytes() == b.tobytes(), body
+    return per_level[0]
+
+
+def canonical(elem: str, values: Array) -> Array:
+    """The array with every NaN replaced by the device's."""
+    nan = {"f16": 0x7E00, "bf16": 0x7FC0, "f32": 0x7FC00000, "f64": 0x7FF8000000000000}
+    out = values.copy()
+    out.view(f"u{out.itemsize}")[np.isnan(widen(elem, out))] = nan[elem]
+    return out
+
+
+def same_bits(got: Array, want: Array, what: str) -> None:
+    """Equal bytes, or the first differing element in the message."""
+    assert got.dtype == want.dtype
+    assert got.shape == want.shape
+    if got.tobytes() == want.tobytes():
+        return
+    bits = [np.ascontiguousarray(a).view(f"u{a.itemsize}").ravel() for a in (got, want)]
+    at = int(np.nonzero(bits[0] != bits[1])[0][0])
+    raise AssertionError(
+        f"{what}: {int((bits[0] != bits[1]).sum())} differ, first at {at}: "
+        f"{got.ravel()[at]} {bits[0][at]:#x}, expected {want.ravel()[at]} {bits[1][at]:#x}"
+    )
 
 
 def bf16_bits(values: Array) -> Array:
@@ -145,6 +166,7 @@ def bf16_bits(values: Array) -> Array:
 
 
 def bf16_float(bits: Array) -> Array:
+    """bfloat16 bits to float32, exact."""
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
@@ -174,4 +196,7 @@ def floats(elem: str, size: int, seed: int = 0) -> Array:
 
 
 def widen(elem: str, values: Array) -> Array:
+    """Stored values as floats of the type arithmetic is done in."""
+    if elem == "f16":
+        return values.astype(np.float32)
     return bf16_float(values) if elem == "bf16" else values

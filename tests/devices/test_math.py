@@ -1,0 +1,90 @@
+"""Elementary functions: accuracy against float64, special values, equal bits on all levels."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+from tests.devices.ttir_texts import Array, apply, floats
+
+# name -> reference, range of random arguments (None: all bit patterns), ulp bound in float32
+FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[float, float] | None, float]] = {
+    "exp": (np.exp, (-110, 95), 1.0),
+    "exp2": (np.exp2, (-155, 130), 1.0),
+    "log": (np.log, None, 1.0),
+    "log2": (np.log2, None, 1.0),
+    "sin": (np.sin, (-1000, 1000), 0.51),
+    "cos": (np.cos, (-1000, 1000), 0.51),
+    "tanh": (np.tanh, (-12, 12), 0.51),
+    "erf": (scipy.special.erf, (-5, 5), 1.0),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), None, 1.5),
+}
+SIZE = 4096
+
+
+def arguments(name: str) -> Array:
+    span = FUNCTIONS[name][1]
+    rng = np.random.default_rng(4)
+    x = floats("f32", SIZE, 9)
+    if span is not None:
+        x[17:] = rng.uniform(*span, SIZE - 17)
+        x[-500:] = rng.standard_normal(500) * np.exp(rng.uniform(-20, 0, 500))
+    if name in ("sin", "cos"):
+        x[np.abs(x) > 1e6] = 1.0
+    return x
+
+
+def largest_ulp(got: Array, want: Array) -> float:
+    """Largest distance in units of the last place; special values must agree."""
+    rounded = want.astype(got.dtype)
+    ordinary = np.isfinite(rounded)
+    odd = ~ordinary
+    assert ((got[odd] == rounded[odd]) | (np.isnan(got[odd]) & np.isnan(rounded[odd]))).all()
+    unit = np.spacing(np.abs(rounded[ordinary])).astype(np.float64)
+    return float(np.max(np.abs(got[ordinary].astype(np.float64) - want[ordinary]) / unit))
+
+
+def test_float32_functions_stay_within_their_bounds() -> None:
+    with np.errstate(all="ignore"):
+        for name, (reference, _, bound) in FUNCTIONS.items():
+            x = arguments(name)
+            body = f"%r = math.{name} %x0 : $T(f32)"
+            (got,) = apply(("f32",), [(body, "f32")], x, shape=(SIZE,))
+            ulp = largest_ulp(got, reference(x.astype(np.float64)))
+            assert ulp <= bound, f"{name}: {ulp} ulp"
+
+
+def test_float64_functions_stay_within_their_bounds() -> None:
+    names = ("exp", "exp2", "log", "log2", "sin", "cos", "tanh")
+    with np.errstate(all="ignore"):
+        for name in names:
+            x = arguments(name).astype(np.float64)
+            body = f"%r = math.{name} %x0 : $T(f64)"
+            (got,) = apply(("f64",), [(body, "f64")], x, shape=(SIZE,))
+            assert largest_ulp(got, FUNCTIONS[name][0](x)) <= 2.0, name
+
+
+@pytest.mark.parametrize(
+    ("name", "x", "want"),
+    [
+        ("exp", -0.0, 1.0),
+        ("exp", math.inf, math.inf),
+        ("exp", -math.inf, 0.0),
+        ("exp2", 10.0, 1024.0),
+        ("exp2", -149.0, 2.0**-149),
+        ("log", 0.0, -math.inf),
+        ("log", 1.0, 0.0),
+        ("log2", 2.0**-149, -149.0),
+        ("log2", 8.0, 3.0),
+        ("sin", -0.0, -0.0),
+        ("tanh", -0.0, -0.0),
+        ("erf", -math.inf, -1.0),
+    ],
+)
+def test_exact_values(name: str, x: float, want: float) -> None:
+    given = np.full(16, x, np.float32)
+    body = f"%r = math.{name} %x0 : $T(f32)"
+    (got,) = apply(("f32",), [(body, "f32")], given, shape=(16,))
+    assert got.tobytes() == np.full(16, want, np.float32).tobytes()
