@@ -1,8 +1,8 @@
 """Where and with what a session times: one core, its caches, the clock of this thread.
 
-Measured on two cores under a load of 5, identical kernels of 11 and 168 us, 20 sessions each: the
-standard deviation of a session is 25-57 % by the monotonic clock and 0.4-0.6 % by the thread's;
-on an idle machine both give 0.3-0.5 %.
+Measured on two cores under a load of 4 to 5, identical kernels of 11 and 168 us, 20 sessions each:
+the standard deviation of a session is 23-57 % by the monotonic clock and 0.3-1.1 % by the thread's.
+What the thread's clock gives on a quiet machine is in ``benchmarks/results/null_sessions.json``.
 """
 
 import contextlib
