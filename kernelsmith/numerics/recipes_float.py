@@ -48,7 +48,8 @@ def compose(words: Bits, exponents: npt.NDArray[np.int64]) -> Bits:
     """
     table = ((exponents + _BIAS) << 23).astype(np.uint32)
     index = (words >> np.uint32(23)) & np.uint32(0xFF)
-    return table[index] | (words & np.uint32(0x807FFFFF))
+    bits: Bits = table[index] | (words & np.uint32(0x807FFFFF))
+    return bits
 
 
 def exponent_table(low: int, high: int) -> npt.NDArray[np.int64]:

@@ -49,7 +49,8 @@ def weight(rng: np.random.Generator, shape: tuple[int, ...], regime: str, seed: 
     if regime == "ties":
         mantissa = (np.uint32(2) + (words % np.uint32(19)) * np.uint32(4)) << np.uint32(16)
         exponent = (np.uint32(126) + ((words >> np.uint32(20)) & np.uint32(1))) << np.uint32(23)
-        return ((words & _SIGN) | exponent | mantissa).astype(np.uint32)
+        bits: Bits = ((words & _SIGN) | exponent | mantissa).astype(np.uint32)
+        return bits
     if regime in ("cancel", "absorb"):
         exponent = np.uint32(126) + ((words >> np.uint32(20)) % np.uint32(3))
         if regime == "cancel":
