@@ -2,7 +2,6 @@
 
 import functools
 import hashlib
-import importlib.metadata
 import os
 import re
 from pathlib import Path
@@ -70,6 +69,8 @@ def lowering_hash() -> str:
 
 
 def _llvmlite_version() -> str:
+    import importlib.metadata  # 40 ms that a timing session does not need
+
     try:
         return importlib.metadata.version("llvmlite")
     except importlib.metadata.PackageNotFoundError:
