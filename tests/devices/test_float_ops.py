@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from tests.devices.ttir_texts import (
     STORAGE,
     Array,

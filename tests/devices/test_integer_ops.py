@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+
 from tests.devices.ttir_texts import STORAGE, apply, same_bits
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.special
+
 from tests.devices.ttir_texts import Array, apply, floats
 
 # name -> reference, range of random arguments (None: all bit patterns), ulp bound in float32

@@ -14,7 +14,7 @@ from kernelsmith.devices.cpu.kernel import LoadedKernel, load
 
 Array = npt.NDArray[Any]
 
-STORAGE: dict[str, type[np.generic]] = {
+STORAGE: dict[str, Any] = {
     "i1": np.uint8,
     "i8": np.int8,
     "i16": np.int16,

@@ -163,7 +163,7 @@ def _op(cursor: _Cursor) -> Op:
     if "(" in name:  # scf.condition(%c) %x, %y
         name, _, first = name.partition("(")
         rest = f"{first.rstrip(')')} {rest}"
-    where = source_line(loc, cursor.locs)
+    where = source_line(loc or _closing_loc(cursor, line), cursor.locs)
     if name not in KNOWN_OPS:
         raise refuse(name, where)
     if name in _REGION_OPS:
@@ -171,6 +171,18 @@ def _op(cursor: _Cursor) -> Op:
     operands, attrs, types = _plain(cursor, name, rest)
     results = _results(cursor, names, _result_types(name, types, operands, len(names)))
     return Op(name, operands, results, attrs, (), where)
+
+
+def _closing_loc(cursor: _Cursor, line: str) -> str:
+    """The location of an op with regions, which the printer puts behind its last brace."""
+    depth, at = int(line.endswith("{")), cursor.at
+    while depth and at < len(cursor.lines):
+        text, loc = strip_loc(cursor.lines[at])
+        depth += text.endswith("{") - text.startswith("}")
+        if depth == 0:
+            return loc
+        at += 1
+    return ""
 
 
 def _results(cursor: _Cursor, names: list[str], types: list[Ty]) -> tuple[Value, ...]:

@@ -41,7 +41,7 @@ def linear(x_ptr, w_ptr, b_ptr, y_ptr, M, N, K, BM: tl.constexpr, BN: tl.constex
     xp = x_ptr + (om % M)[:, None] * K + ok[None, :]
     wp = w_ptr + (on % N)[None, :] * K + ok[:, None]
     acc = tl.zeros((BM, BN), dtype=tl.float32)
-    for k in range(0, tl.cdiv(K, BK)):
+    for k in range(tl.cdiv(K, BK)):
         a = tl.load(xp, mask=ok[None, :] < K - k * BK, other=0.0)
         b = tl.load(wp, mask=ok[:, None] < K - k * BK, other=0.0)
         acc = tl.dot(a, b, acc, input_precision="ieee")

@@ -1,0 +1,89 @@
+"""The compiler's contract: objects, ids, refusals."""
+
+import re
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import pytest
+
+from kernelsmith.devices.cpu.codegen_target import LEVELS
+from kernelsmith.devices.cpu.compile import canonical, compile_ttir
+from kernelsmith.devices.cpu.ttir_parse import parse
+from kernelsmith.errors import CompileError
+from tests.devices.ttir_texts import function
+
+CORPUS = Path(__file__).parent / "corpus"
+FILES = sorted(CORPUS.glob("*/*.ttir"))
+IDS = [str(path.relative_to(CORPUS)) for path in FILES]
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_every_text_of_the_corpus_compiles_to_a_closed_object(path: Path) -> None:
+    done = compile_ttir(path.read_text())
+    assert done.info.symbol == path.name.split(".")[0]
+    llvm.initialize_native_target()
+    symbols = re.findall(rb"mem(?:cpy|set|move)|fmaf?\b|expf?\b|sqrtf?\b|__\w+", done.code)
+    assert not symbols, "the object calls a library"
+
+
+def test_compiling_is_deterministic_and_levels_are_named() -> None:
+    text = (CORPUS / "3.7.1" / "linear.ttir").read_text()
+    first, again = compile_ttir(text), compile_ttir(text)
+    assert (first.code, first.info) == (again.code, again.info)
+    assert compile_ttir(text, cpu=LEVELS[0]).info.id != compile_ttir(text, cpu=LEVELS[1]).info.id
+    with pytest.raises(CompileError, match="unknown CPU level"):
+        compile_ttir(text, cpu="pentium")
+
+
+def test_canonical_text_drops_locations_and_hints_alone() -> None:
+    plain = (CORPUS / "3.7.1" / "control.ttir").read_text()
+    located = (CORPUS / "3.7.1" / "control.located.ttir").read_text()
+    assert "loc(" in located
+    assert "loc(" not in canonical(located)
+    assert "divisibility" in plain
+    assert "divisibility" not in canonical(plain)
+    assert canonical(canonical(plain)) == canonical(plain)
+    assert canonical(plain) != canonical(plain.replace("dense<1>", "dense<2>"))
+
+
+def test_values_and_locations_are_read() -> None:
+    module = parse((CORPUS / "3.9.0" / "control.located.ttir").read_text())
+    loops = [op for block in module.kernel.blocks for op in block.ops if op.name == "scf.for"]
+    assert re.fullmatch(r"devices/corpus/kernels\.py:\d+", loops[0].line)
+    assert [str(arg.ty) for arg in module.kernel.args] == ["!tt.ptr<f32>", "!tt.ptr<f32>", "i32"]
+
+
+@pytest.mark.parametrize(
+    ("line", "op"),
+    [
+        ('%r = tt.elementwise_inline_asm "nop" {x = 1} %i : tensor<16xi32> -> tensor<16xi32>',
+         "tt.elementwise_inline_asm"),
+        ('%r = tt.extern_elementwise %i {libname = "", symbol = "getpid"} : (tensor<16xi32>) -> '
+         "tensor<16xi32>", "tt.extern_elementwise"),
+        ("%r = tt.atomic_rmw fadd, relaxed, gpu, %p, %v : (!tt.ptr<f32>, f32) -> f32",
+         "tt.atomic_rmw"),
+        ("%r = tt.histogram %i : tensor<16xi32> -> tensor<16xi32>", "tt.histogram"),
+        ('%r = "tt.scan"(%i) <{axis = 0 : i32, reverse = false}> ({\n^bb0(%a: i32, %b: i32):\n'
+         "%c = arith.addi %a, %b : i32\ntt.scan.return %c : i32\n"
+         "}) : (tensor<16xi32>) -> tensor<16xi32>", "tt.scan"),
+        ("%r = llvm.inline_asm \"syscall\" : () -> i32", "llvm.inline_asm"),
+    ],
+)  # fmt: skip
+def test_what_is_not_on_the_list_is_refused_by_op_and_line(line: str, op: str) -> None:
+    lines = [
+        "%i = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>",
+        f'{line} loc("kernel.py":12:8)',
+        "tt.return",
+    ]
+    with pytest.raises(CompileError) as caught:
+        compile_ttir(function("k", [], lines))
+    assert caught.value.op == op
+    assert caught.value.line == "kernel.py:12"
+    assert op in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_type_that_is_not_supported_is_refused_with_its_line() -> None:
+    line = '%c = arith.constant dense<0.0> : tensor<16xf8E4M3FN> loc("kernel.py":3:1)'
+    with pytest.raises(CompileError, match="f8E4M3FN"):
+        compile_ttir(function("k", [], [line, "tt.return"]))
