@@ -198,3 +198,32 @@ def test_second_process_takes_the_object_from_tritons_cache(tmp_path: Path) -> N
 
     assert run() == {"sum": 4032.0, "llvm": True}
     assert run() == {"sum": 4032.0, "llvm": False}
+
+
+def test_launch_hooks_see_every_launch_and_the_code_is_loaded_once(kernels: ModuleType) -> None:
+    x, seen = torch.ones(16), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(triton.knobs.runtime, "launch_enter_hook", seen.append)
+        for _ in range(2):
+            kernels.add[(1,)](x, x, x, 16, BLOCK=16)
+    assert [launch.get()["name"] for launch in seen] == ["add", "add"]
+    assert seen[0].get()["function"] is seen[1].get()["function"]
+    assert (x == 4).all()
+
+
+def test_a_kernel_outlives_the_driver_it_ran_on() -> None:
+    # A kernel that is freed while no driver is active must not ask one to unload it.
+    script = (
+        "import gc, torch\nfrom kernelsmith.devices.cpu import activated\n"
+        "import version_kernels as v\nx = torch.ones(16)\n"
+        "with activated(threads=1):\n    v.add[(1,)](x, x, x, 16, BLOCK=16)\n"
+        "v.add.device_caches.clear()\ngc.collect()\nprint(x.sum().item())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "benchmarks")},
+    )
+    assert (done.stdout, done.stderr) == ("32.0\n", "")

@@ -5,6 +5,7 @@ so it imports nothing heavy and nothing of Triton but base classes.
 """
 
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,15 +26,28 @@ def cpu_target() -> GPUTarget:
 class CpuLoader:
     """What Triton asks of a driver's ``utils``."""
 
-    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, ...]:
-        """Returns (module, function, registers, spills, threads a program may have)."""
-        from kernelsmith.devices.cpu.elf import link
+    def __init__(self) -> None:
+        self._loaded: weakref.WeakValueDictionary[tuple[str, bytes], Any] = (
+            weakref.WeakValueDictionary()
+        )
 
-        loaded = link(kernel)
-        return loaded, loaded.address(name), 0, 0, MAX_THREADS
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, ...]:
+        """Returns (module, function, registers, spills, threads a program may have).
+
+        There is no module: Triton 3.9 asks whichever driver is active when a kernel is freed to
+        unload it, and that may not be this one. The function frees its own code.
+        """
+        from kernelsmith.devices.cpu.elf import link
+        from kernelsmith.devices.cpu.launch import LoadedFunction
+
+        # Without a module Triton asks again at every launch that has a launch hook.
+        function = self._loaded.get((name, kernel))
+        if function is None:
+            function = self._loaded[name, kernel] = LoadedFunction(link(kernel), name)
+        return None, function, 0, 0, MAX_THREADS
 
     def unload_module(self, module: Any) -> None:
-        module.close()
+        """Nothing: see :meth:`load_binary`."""
 
     def get_device_properties(self, device: int) -> dict[str, int]:
         return {

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct, pack
 from typing import Any
 
+from kernelsmith.devices.cpu.elf import Image
 from kernelsmith.devices.cpu.grid import KERNEL_TYPE, Cost, Grid
 from kernelsmith.errors import CompileError, InputError
 
@@ -90,10 +91,20 @@ def _leaves(value: Any) -> list[Any]:
     return [value]
 
 
+class LoadedFunction:
+    """A kernel's entry; holds its code in memory. What Triton keeps and passes to a launch."""
+
+    __slots__ = ("__weakref__", "call", "image")
+
+    def __init__(self, image: Image, name: str) -> None:
+        self.image = image
+        self.call = KERNEL_TYPE(image.address(name))
+
+
 class CpuLauncher:
     """Launches one compiled kernel. Triton makes it and calls it once a launch."""
 
-    __slots__ = ("_arena_bytes", "_cost", "_functions", "_grid", "_nested", "_pack", "_taken")
+    __slots__ = ("_arena_bytes", "_cost", "_grid", "_nested", "_pack", "_taken")
 
     def __init__(self, source: Any, metadata: Any, grid: Grid) -> None:
         types = tuple(source.signature.values())
@@ -118,7 +129,6 @@ class CpuLauncher:
         self._arena_bytes = int(metadata.arena_bytes)
         self._grid = grid
         self._cost = Cost()
-        self._functions: dict[int, Any] = {}
 
     def __call__(
         self,
@@ -126,7 +136,7 @@ class CpuLauncher:
         grid_y: int,
         grid_z: int,
         stream: int,
-        address: int,
+        function: LoadedFunction,
         packed_metadata: Any,
         launch_metadata: Any,
         enter_hook: Callable[[Any], None] | None,
@@ -146,11 +156,8 @@ class CpuLauncher:
                 values.append(arg)
             else:
                 values.append(slot_value(param, arg))
-        function = self._functions.get(address)
-        if function is None:
-            function = self._functions.setdefault(address, KERNEL_TYPE(address))
         self._grid.run(
-            function,
+            function.call,
             self._pack(*values),
             (grid_x, grid_y, grid_z),
             self._arena_bytes,
