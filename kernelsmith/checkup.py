@@ -2,6 +2,7 @@
 
 import secrets
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -179,6 +180,7 @@ def _prove(
         "seed": "pass",
     }
     device_name = wiring.device_name(device)
+    began_s = time.monotonic()
     for name in names:
         task = wiring.load_task(name, device_name, folders)
         judge = wiring.judge(task, wiring.device(device_name), sandbox, secrets.randbits(128))
@@ -187,6 +189,7 @@ def _prove(
         for kind in ("cheats", "mutants"):
             for count in ("tried", "rejected"):
                 total[kind][count] += proof[kind][count]
+    total["seconds"] = round(time.monotonic() - began_s, 1)
     return total
 
 

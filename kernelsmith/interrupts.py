@@ -39,9 +39,11 @@ class Interrupts:
 
 @contextmanager
 def listening() -> Iterator[Interrupts]:
-    """Handles the signals while the block runs; main thread only."""
+    """Handles the signals while the block runs; main thread only. What is ignored already stays
+    ignored: that is how ``nohup`` asks."""
     interrupts = Interrupts()
-    before = {number: signal.signal(number, interrupts.on_signal) for number in _SIGNALS}
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupts.on_signal) for number in heard}
     try:
         yield interrupts
     finally:

@@ -1,8 +1,10 @@
 """Consoles, JSON documents and how numbers are shown to people."""
 
 import json
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelsmith.model import Gain
@@ -71,6 +73,11 @@ def gain_fields(gain: Gain | None) -> dict[str, Any] | None:
         "against": gain.against,
         "cases": [{"case": c.case, "path": c.path, "gain": c.gain} for c in gain.cases],
     }
+
+
+def named_database(db: Path | None) -> str:
+    """What a next command needs to find the same database."""
+    return "" if db is None else f" --db {shlex.quote(str(db))}"
 
 
 def duration(seconds: float) -> str:

@@ -55,14 +55,14 @@ def show(
 
     with opened(db) as connection:
         if run_id is None and _is_run(connection, name):
-            _show_run(connection, queries.find_run(connection, name), as_json)
+            _show_run(connection, queries.find_run(connection, name), db, as_json)
             return
         within = None if run_id is None else queries.find_run(connection, run_id)
         found = candidate_record(connection, queries.find_candidate(connection, name, within))
     if as_json:
         printing.document("verdict", verdicts.record_fields(found))
     else:
-        verdicts.show_record(found)
+        verdicts.show_record(found, db)
 
 
 def diff(
@@ -138,7 +138,7 @@ def _is_run(connection: Any, name: str) -> bool:
     return True
 
 
-def _show_run(connection: Any, run_id: str, as_json: bool) -> None:
+def _show_run(connection: Any, run_id: str, db: Path | None, as_json: bool) -> None:
     from kernelsmith.cli.standing import run_fields, summary
     from kernelsmith.lineage import queries, standings, verdicts
 
@@ -152,7 +152,7 @@ def _show_run(connection: Any, run_id: str, as_json: bool) -> None:
         lists = {"accepted": accepted, "newest": newest}
         printing.document("run", {**run_fields(standing), **facts, **lists})
         return
-    summary(standing)
+    summary(standing, db)
     console = printing.out()
     if newest:
         console.print(f"\nnewest {len(newest)} candidates")

@@ -68,7 +68,7 @@ def run(
     def open_run(interrupts: "Interrupts") -> "AbstractContextManager[loop.Setup]":
         return startup.new_run(context.obj, request, interrupts, _notice)
 
-    _drive(open_run, request.db, as_json)
+    _drive(open_run, request.db, db, as_json)
 
 
 def resume(
@@ -94,7 +94,7 @@ def resume(
             context.obj, path, run_id, more_s, max_candidates, interrupts, _notice
         )
 
-    _drive(open_run, path, as_json)
+    _drive(open_run, path, db, as_json)
 
 
 def stop(run_id: options.RunId, db: options.Database = None) -> None:
@@ -153,10 +153,12 @@ def gate(
 
 def _drive(
     open_run: "Callable[[Interrupts], AbstractContextManager[loop.Setup]]",
-    db: Path,
+    path: Path,
+    named: Path | None,
     as_json: bool,
 ) -> None:
-    """Runs the loop with its display, then says how it ended."""
+    """Runs the loop with its display, then says how it ended. ``named``: the database, if the
+    user named it as an option."""
     from kernelsmith import loop
     from kernelsmith.cli import display
     from kernelsmith.interrupts import listening
@@ -166,7 +168,7 @@ def _drive(
         try:
             with open_run(interrupts) as setup:
                 run_id, device = setup.run_id, setup.tasks[0].device
-                _notice(f"run {run_id} is on record in {db}")
+                _notice(f"run {run_id} is on record in {path}")
                 with display.progress(device, setup.proposer.name) as report:
                     loop.run(replace(setup, report=report))
         except KeyboardInterrupt:
@@ -178,18 +180,18 @@ def _drive(
     if not run_id:
         _notice("interrupted before the run began: nothing is on record")
         raise typer.Exit(code)
-    _say_how_it_ended(db, run_id, as_json)
+    _say_how_it_ended(path, run_id, named, as_json)
     if code:
         _notice(f"interrupted; all verdicts are on record. To go on: kernelsmith resume {run_id}")
         raise typer.Exit(code)
 
 
-def _say_how_it_ended(db: Path, run_id: str, as_json: bool) -> None:
+def _say_how_it_ended(path: Path, run_id: str, named: Path | None, as_json: bool) -> None:
     from kernelsmith.cli.standing import run_fields, summary
     from kernelsmith.lineage.database import open_for_reading
     from kernelsmith.lineage.standings import run_standing
 
-    database = open_for_reading(db)
+    database = open_for_reading(path)
     try:
         with database.reading() as connection:
             standing = run_standing(connection, run_id)
@@ -198,7 +200,7 @@ def _say_how_it_ended(db: Path, run_id: str, as_json: bool) -> None:
     if as_json:
         printing.document("runs", {"runs": [run_fields(standing)]})
     else:
-        summary(standing)
+        summary(standing, named)
 
 
 def _notice(text: str) -> None:

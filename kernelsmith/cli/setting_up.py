@@ -58,7 +58,8 @@ def _show(report: Any) -> None:
             f"{proof[kind]['rejected']} of {proof[kind]['tried']} {kind} rejected"
             for kind in ("cheats", "mutants")
         )
-        console.print(f"✓ {'gate':<10} {words}, seed: {proof['seed']}", style="green", markup=False)
+        words += f", seed: {proof['seed']}, in {proof['seconds']} s"
+        console.print(f"✓ {'gate':<10} {words}", style="green", markup=False)
     words = "ready: kernelsmith run " if report.ok else "not ready"
     console.print(words + (" ".join(report.tasks) if report.ok else ""), markup=False)
 

@@ -1,5 +1,6 @@
 """How runs are shown: state, table, JSON fields."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelsmith.cli import printing
@@ -50,8 +51,9 @@ def _task_fields(task: "TaskStanding") -> dict[str, Any]:
     }
 
 
-def summary(run: "RunStanding") -> None:
-    """The table at a run's end and the next commands to type, on stdout."""
+def summary(run: "RunStanding", db: Path | None = None) -> None:
+    """The table at a run's end and the next commands to type, on stdout. ``db``: the file, where
+    the user named it as an option and must again."""
     console = printing.out()
     state = state_of(run)
     console.print(f"run {run.id}  {state} after {printing.duration(run.elapsed_s)}", markup=False)
@@ -61,10 +63,11 @@ def summary(run: "RunStanding") -> None:
     for task in run.tasks:
         console.print(f"{task.task}: {task_line(task, run.device)}", markup=False)
     lines = next_commands(run, state)
+    where = printing.named_database(db)
     if lines:
         console.print("next:")
     for line in lines:
-        console.print(f"  {line}", markup=False)
+        console.print(f"  {line}{where}", markup=False)
 
 
 def row(task: "TaskStanding") -> tuple[str, ...]:

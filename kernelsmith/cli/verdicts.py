@@ -1,6 +1,7 @@
 """How a verdict is shown: JSON fields of the contract, and lines for people."""
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelsmith.cli import printing
@@ -71,8 +72,8 @@ def record_fields(found: "CandidateRecord") -> dict[str, Any]:
     }
 
 
-def show_record(found: "CandidateRecord") -> None:
-    """A candidate's record for people."""
+def show_record(found: "CandidateRecord", db: Path | None) -> None:
+    """A candidate's record for people. ``db``: the file, if the user named it as an option."""
     console = printing.out()
     candidate = found.candidate
     console.print(f"candidate  {candidate.id}", markup=False)
@@ -95,7 +96,8 @@ def show_record(found: "CandidateRecord") -> None:
         words = "" if holds else ", which does not hold: an ancestor stands"
         console.print(f"\nagainst the seed: {printing.gain_line(gain)}{words}", markup=False)
         _show_cases(console, gain)
-    console.print(f"\n  kernelsmith diff {candidate.id}", markup=False)
+    where = printing.named_database(db)
+    console.print(f"\n  kernelsmith diff {candidate.id}{where}", markup=False)
 
 
 def show_verdict(verdict: Verdict) -> None:

@@ -71,7 +71,11 @@ def sha256(data: bytes | str) -> str:
 def row_hash(values: Mapping[str, Any]) -> str:
     """Hash of a row: its columns by name; blobs count by their own hash."""
     shown = {k: sha256(v) if isinstance(v, bytes) else v for k, v in values.items()}
-    return sha256(canonical(shown))[:32]
+    try:  # columns are plain already, but for a NaN
+        text = json.dumps(shown, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        text = canonical(shown)
+    return sha256(text)[:32]
 
 
 def chain_hash(previous: str, seq: int, at: str, kind: str, run_id: str, manifest: str) -> str:

@@ -33,6 +33,14 @@ def test_run_ends_with_a_table_and_the_next_commands(kernelsmith: Kernelsmith) -
     assert "10 of 10 cheats rejected" in err
 
 
+def test_the_next_commands_name_a_database_that_was_named(kernelsmith: Kernelsmith) -> None:
+    words = ("run", "toy", "--max-candidates", "8", "--seed", "4", "--db", "my runs.db")
+    _, out, _ = kernelsmith(*words)
+    following = [line for line in out.splitlines() if line.startswith("  kernelsmith ")]
+    assert following
+    assert all(line.endswith("--db 'my runs.db'") for line in following)
+
+
 def test_what_the_table_shows_are_whole_ids_however_narrow_the_terminal(
     kernelsmith: Kernelsmith, monkeypatch: pytest.MonkeyPatch
 ) -> None:

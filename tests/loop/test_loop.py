@@ -1,5 +1,6 @@
 """The loop on fakes with the real store: what it records, in which order, and when it ends."""
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from kernelsmith import loop
 from kernelsmith.errors import InfrastructureError
-from kernelsmith.interrupts import Interrupts
+from kernelsmith.interrupts import Interrupts, listening
 from kernelsmith.lineage import standings
 from kernelsmith.lineage.past import Before
 from kernelsmith.lineage.store import LineageStore, open_store
@@ -256,6 +257,17 @@ def test_a_signal_waits_for_the_record_and_ends_judging_at_once() -> None:
     with pytest.raises(KeyboardInterrupt), fresh.interruptible():
         fresh.on_signal(2, None)
     assert not fresh.open
+
+
+def test_a_signal_that_is_ignored_stays_ignored_as_nohup_wants() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with listening():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_nothing_before_leaves_nothing_to_start_from() -> None:
