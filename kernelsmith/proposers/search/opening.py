@@ -19,18 +19,23 @@ RowCounts = Callable[[Site], tuple[int, ...]]
 _ROW_OPERANDS = 2
 _NARROW = 256
 _MIN_DOT_STEP = 16
+_LATER = 4
 # (rows up to, rows a tile): a tile that is mostly padding costs as much as a full one, and three
 # short tiles of 16 less than one of 64.
 _TILES_BY_ROWS = ((1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (48, 16), (64, 64))
 
 
-def items(sites: tuple[Site, ...], row_counts: RowCounts, device: str) -> Iterator[Item]:
+def items(
+    sites: tuple[Site, ...], row_counts: RowCounts, device: str, entries: tuple[str, ...]
+) -> Iterator[Item]:
     """(note, settings) in the order to try them.
 
     Args:
         sites: of the program to rewrite.
         row_counts: gives the row counts of the timed cases that reach a site.
         device: "cpu" or "cuda".
+        entries: of the task; what only other functions launch comes later, since fewer of the
+            timed calls reach it.
     """
     bests = [_best(site, row_counts(site)) for site in sites]
     everything = merged(*(genome for _, genome in bests))
@@ -41,9 +46,10 @@ def items(sites: tuple[Site, ...], row_counts: RowCounts, device: str) -> Iterat
             yield f"{site.kernel}: {note}", genome
     ranked: list[Ranked] = []
     for site in sites:
-        ranked += _dot_variants(site, row_counts(site)) if site.has_dot else _row_variants(site)
-        ranked += _tile_variants(site)
-        ranked += _options(site, device)
+        own = [*(_dot_variants(site, row_counts(site)) if site.has_dot else _row_variants(site))]
+        own += [*_tile_variants(site), *_options(site, device)]
+        later = 0 if set(site.functions) & set(entries) else _LATER
+        ranked += [(rank + later, note, genome) for rank, note, genome in own]
     for _, note, genome in sorted(ranked, key=lambda item: item[0]):
         yield note, genome
 

@@ -70,7 +70,8 @@ class Search:
         self, task: Task, record: Record, base: str, all_sites: tuple[Site, ...]
     ) -> Iterator[Proposal]:
         best = record.best
-        for note, settings in opening.items(all_sites, _row_counts(task), task.device):
+        counts = _row_counts(task)
+        for note, settings in opening.items(all_sites, counts, task.device, task.entries):
             keys = {setting_key(k, v) for k, v in settings.items()}
             if not record.tried(base, settings) and not keys & record.banned:
                 yield f"opening, {note}", (best,), merged(best.genome, settings)
