@@ -54,7 +54,7 @@ class Judging:
     """One judgement under way. Not frozen: confirm leaves its gain here."""
 
     subject: Subject
-    incumbent: Subject
+    incumbent: Candidate
     k: int
     label: str
     gain: Gain | None = None
@@ -129,7 +129,7 @@ class Gate:
         self._judged += 1
         judging = Judging(
             subject=Subject(candidate=candidate, role="launcher"),
-            incumbent=self._incumbent(incumbent),
+            incumbent=incumbent,
             k=confirms + 1,
             label=f"{candidate.id} {self._judged}",
         )
@@ -145,29 +145,39 @@ class Gate:
         """
         judging = Judging(
             subject=Subject(candidate=candidate, role="launcher"),
-            incumbent=self.reference.seed,
+            incumbent=self.seed,
             k=1,
             label=f"{candidate.id} bits",
         )
         return self._walk(judging, names)
 
     def _checks(self, judging: Judging) -> tuple[tuple[str, Check | None], ...]:
-        """The order, cheapest first; None is a check that is not built yet."""
-        bench, reference = self.bench, self.reference
-        subject, incumbent = judging.subject, judging.incumbent
-        shared = (bench, reference, subject)
+        """The order, cheapest first; None is a check that is not built yet.
+
+        What the seed must be ready for is asked for when a check is reached: a source outside
+        the language costs no run of the seed.
+        """
+        bench, subject = self.bench, judging.subject
+
+        def against_seed(check: Callable[..., Outcome], *rest: Any) -> Check:
+            return lambda: check(bench, self.reference, subject, *rest)
+
+        def screen() -> Outcome:
+            incumbent = self._incumbent(judging.incumbent)
+            return latency.check(bench, self.reference, subject, incumbent, judging.label)
+
         return (
             ("policy", partial(policy_check.check, self.task, subject.candidate)),
             ("trace", partial(bench.plan, subject, self.task.cases)),
             ("compile", partial(bench.compile, subject)),
-            ("parity.train", partial(parity.check, *shared, "train")),
-            ("parity.infer", partial(parity.check, *shared, "infer")),
-            ("cross_path", partial(cross_path.check, *shared)),
-            ("determinism", partial(determinism.check, *shared)),
-            ("memory", partial(memory.check, *shared)),
+            ("parity.train", against_seed(parity.check, "train")),
+            ("parity.infer", against_seed(parity.check, "infer")),
+            ("cross_path", against_seed(cross_path.check)),
+            ("determinism", against_seed(determinism.check)),
+            ("memory", against_seed(memory.check)),
             ("order", None),
-            ("latency", partial(latency.check, *shared, incumbent, judging.label)),
-            ("declared_range", partial(declared_range.check, *shared)),
+            ("latency", screen),
+            ("declared_range", against_seed(declared_range.check)),
             ("confirm", partial(self._confirm, judging)),
         )
 
@@ -211,7 +221,7 @@ class Gate:
             self.bench,
             self.reference,
             judging.subject,
-            judging.incumbent,
+            self._incumbent(judging.incumbent),
             k=judging.k,
             label=judging.label,
         )
