@@ -46,8 +46,8 @@ def evaluate(lo: Lowering, ctx: Context, value: Value, index: Index) -> Form:
         form = _shifted(lo, ctx, bound, value, index)
     else:
         form = _lazy(lo, ctx, bound, value, index)
-    if value in ctx.tee and index == ctx.natural:
-        write_buffer(lo, ctx, ctx.tee[value], index, form)
+    if value in lo.tee and index == ctx.natural:
+        write_buffer(lo, ctx, lo.tee[value], index, form)
     ctx.memo[key] = form
     return form
 

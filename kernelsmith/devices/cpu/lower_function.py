@@ -9,20 +9,19 @@ from kernelsmith.devices.cpu.codegen_text import Emitter, Features, Stream
 from kernelsmith.devices.cpu.lower_carry import scalar
 from kernelsmith.devices.cpu.lower_constant import constant
 from kernelsmith.devices.cpu.lower_control import lower_for, lower_if, lower_while
-from kernelsmith.devices.cpu.lower_dot import dot
 from kernelsmith.devices.cpu.lower_evaluate import evaluate
 from kernelsmith.devices.cpu.lower_forms import Form, llvm
-from kernelsmith.devices.cpu.lower_masks import Masks, versioned
-from kernelsmith.devices.cpu.lower_nest import lane_axis, materialise, over
-from kernelsmith.devices.cpu.lower_plan import index_ops, is_lazy, plan, writes_memory
-from kernelsmith.devices.cpu.lower_reduce import reduce
-from kernelsmith.devices.cpu.lower_state import Buffer, Context, Lazy, Lowering, Scalar
+from kernelsmith.devices.cpu.lower_plan import index_ops, is_lazy, plan
+from kernelsmith.devices.cpu.lower_roots import dot_in_place, reduce_and_keep, settle, store
+from kernelsmith.devices.cpu.lower_state import Context, Lazy, Lowering, Scalar
 from kernelsmith.devices.cpu.ttir import Block, Module, Op, Value
 from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE, refuse
 from kernelsmith.errors import CompileError
 
 _TARGET = re.compile(r"(\^[\w.$-]+)(?:\(([^)]*)\))?")
 _DIMS = {"x": 0, "y": 1, "z": 2}
+_ROOTS = {"tt.store": store, "tt.reduce": reduce_and_keep, "tt.dot": dot_in_place}
+_REGIONS = {"scf.for": lower_for, "scf.if": lower_if, "scf.while": lower_while}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +143,8 @@ def _run_blocks(lo: Lowering, blocks: tuple[Block, ...]) -> None:
                 form = Form("U", arg.ty.elem, f"%{em.fresh('p')}", 1, 0, arg.ty.is_float)
                 lo.env[arg] = Scalar(form)
         run(lo, block.ops[:-1])
+        if len(blocks) > 1:
+            settle(lo, block.ops[-1], everything=True)
         _terminate(lo, block.ops[-1], labels, incoming)
     for at, label, block in reversed(places):
         phis = []
@@ -213,20 +214,13 @@ def _lower_op(lo: Lowering, op: Op) -> None:
         lo.env[op.results[0]] = Scalar(form)
     elif name == "tt.load":
         lo.env[op.results[0]] = Scalar(_scalar_load(lo, op))
-    elif name == "tt.store":
-        flush(lo, op)
-        _store(lo, op)
+    elif name in _ROOTS:
+        settle(lo, op)
+        _ROOTS[name](lo, op)
         lo.consumed(op)
-    elif name == "tt.reduce":
-        reduce(lo, op)
-        lo.consumed(op)
-    elif name == "tt.dot":
-        dot(lo, op, _accumulate_in_place(lo, op))
-        lo.consumed(op)
-    elif name in ("scf.for", "scf.if", "scf.while"):
-        if writes_memory(op):
-            flush(lo, op)
-        {"scf.for": lower_for, "scf.if": lower_if, "scf.while": lower_while}[name](lo, op, run)
+    elif name in _REGIONS:
+        settle(lo, op)
+        _REGIONS[name](lo, op, run)
         lo.consumed(op)
     elif name == "tt.call":
         _call(lo, op)
@@ -242,33 +236,11 @@ def _lazy(lo: Lowering, op: Op) -> None:
             continue
         lo.env[result] = Lazy(op)
         if result in lo.kept:
-            materialise(lo, result)
+            lo.waiting[result] = op
         elif op.name == "tt.load":
             lo.pending[result] = op
     for result in op.results:
         lo.env.setdefault(result, Lazy(op))
-
-
-def _accumulate_in_place(lo: Lowering, op: Op) -> Buffer | None:
-    """The buffer of ``acc`` in ``acc = dot(a, b, acc)`` when the loop carries it and nothing
-    else reads it; the result then needs no buffer and no copy."""
-    result, acc = op.results[0], op.operands[2]
-    bound = lo.env.get(acc)
-    block = lo.home[op]
-    users = lo.uses.get(result, [])
-    if not isinstance(bound, Buffer) or acc not in block.args or lo.uses[acc] != [op]:
-        return None
-    if len(users) != 1 or users[0] is not block.ops[-1] or bound.ty != result.ty:
-        return None
-    position = users[0].operands.index(result)
-    return bound if block.args.index(acc) == position + 1 else None
-
-
-def flush(lo: Lowering, before: Op) -> None:
-    """Runs the loads that are still to come before an op that writes memory."""
-    for value in list(lo.pending):
-        materialise(lo, value)
-        del lo.pending[value]
 
 
 def _scalar_load(lo: Lowering, op: Op) -> Form:
@@ -276,32 +248,6 @@ def _scalar_load(lo: Lowering, op: Op) -> Form:
     mask = forms[1] if len(forms) > 1 else None
     other = forms[2] if len(forms) > 2 else None
     return lower_memory.load(lo.em, 1, forms[0], mask, other, op.results[0].ty.elem, lo.em.depth)
-
-
-def _store(lo: Lowering, op: Op) -> None:
-    shape = op.operands[0].ty.shape
-
-    def body(ctx: Context, index: tuple[Form, ...]) -> None:
-        masks = Masks(lo, ctx)
-        if ctx.lanes > 1:
-            masks.add(op, index)
-
-        def put(ctx: Context) -> list[Form]:
-            pointer, value, *rest = (evaluate(lo, ctx, v, index) for v in op.operands)
-            value = _clean(lo, ctx, value)
-            mask = rest[0] if rest and not ctx.unmasked else None
-            lower_memory.store(lo.em, ctx.lanes, pointer, value, mask, lo.em.depth)
-            return []
-
-        versioned(lo, ctx, masks, put)
-
-    over(lo, shape, lane_axis(shape), body)
-
-
-def _clean(lo: Lowering, ctx: Context, form: Form) -> Form:
-    from kernelsmith.devices.cpu.codegen_asm import Asm
-
-    return lower_elementwise.clean(Asm(lo.em, form.level, ctx.lanes), form, ctx.lanes)
 
 
 def _unsplat(lo: Lowering, op: Op) -> Form:

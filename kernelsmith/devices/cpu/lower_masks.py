@@ -67,7 +67,7 @@ def versioned(lo: Lowering, ctx: Context, masks: Masks, body: Body) -> list[Form
 
     Without masks, or if their truth is not a cheap scalar, ``body`` runs as it is."""
     fulls = [whole(f) for f in masks.forms if not (f.is_const and f.val)]
-    if not masks.known or not fulls or not all(fulls):
+    if lo.plain or not masks.known or not fulls or not all(fulls):
         return body(ctx)
     em, level = lo.em, lo.em.depth
     cond = fulls[0]

@@ -108,6 +108,10 @@ def _last_axis(
 
 def _read(lo: Lowering, ctx: Context, op: Op, index: tuple[Form, ...]) -> Forms:
     """All operands at a place, as vectors."""
+    shape = op.operands[0].ty.shape
+    ctx.natural = tuple(
+        index_const(0) if size == 1 else at for size, at in zip(shape, index, strict=True)
+    )
     if ctx.lanes == 1:
         return [evaluate(lo, ctx, o, index) for o in op.operands]
     masks = Masks(lo, ctx)

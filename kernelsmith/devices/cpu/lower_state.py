@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from kernelsmith.devices.cpu.codegen_text import Emitter
-from kernelsmith.devices.cpu.lower_forms import Form, const, wrap
+from kernelsmith.devices.cpu.lower_forms import Form, wrap
 from kernelsmith.devices.cpu.ttir import Block, Function, Op, Ty, Value
 
 
@@ -46,7 +46,11 @@ Index = tuple[Form, ...]
 
 @dataclass(slots=True)
 class Lowering:
-    """State of one kernel: bindings, the arena, loads that have not run yet."""
+    """State of one kernel: bindings, the arena, loads that have not run yet.
+
+    ``pending``: loads that run in their one root. ``kept``: tensors that get a buffer; those
+    ``waiting`` for it are written by the first reduction that computes them anyway, through
+    ``tee``. ``plain``: one version of a loop is enough, with masks."""
 
     em: Emitter
     callees: dict[str, Function]
@@ -57,15 +61,20 @@ class Lowering:
     pending: dict[Value, Op] = field(default_factory=dict)
     kept: set[Value] = field(default_factory=set)
     roots: dict[Value, set[Op]] = field(default_factory=dict)
-
-    def bind_const(self, value: Value, number: int) -> None:
-        self.env[value] = Scalar(const(number, value.ty.elem))
+    waiting: dict[Value, Op] = field(default_factory=dict)
+    tee: dict[Value, Buffer] = field(default_factory=dict)
+    plain: bool = False
 
     def consumed(self, root: Op) -> None:
-        """Forgets the loads whose one root has been lowered."""
+        """Forgets the loads whose one root has been lowered, and, at the end of a block, what
+        still waits there."""
         for value in list(self.pending):
             if self.roots.get(value, set()) <= {root}:
                 del self.pending[value]
+        block = self.home[root]
+        if root is block.ops[-1]:
+            for value in [v for v, op in self.waiting.items() if self.home[op] is block]:
+                del self.waiting[value]
 
     def new_buffer(self, ty: Ty, dirty: bool) -> Buffer:
         """Arena space for a tensor."""
@@ -81,13 +90,12 @@ class Lowering:
 class Context:
     """One evaluation: vector width, the level of its program point, and what was computed.
 
-    ``tee``: values to keep in a buffer as they are computed at their natural index.
+    ``natural``: the index at which values that wait for a buffer are written to it.
     ``unmasked``: every mask met here is known to be true in all lanes."""
 
     lanes: int
     base: int
     memo: dict[tuple[object, ...], Form] = field(default_factory=dict)
-    tee: dict[Value, Buffer] = field(default_factory=dict)
     natural: tuple[Form, ...] = ()
     pairs: dict[tuple[object, ...], tuple[Form, Form]] = field(default_factory=dict)
     children: dict[int, "Context"] = field(default_factory=dict)
@@ -99,7 +107,6 @@ class Context:
             self.lanes,
             self.base,
             dict(self.memo),
-            self.tee,
             self.natural,
             dict(self.pairs),
             {},
