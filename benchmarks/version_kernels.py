@@ -212,6 +212,16 @@ def _seed_linear(dtype: torch.dtype, with_bias: bool) -> str:
     return digest(*outs, *seed.backward(dy, x, weight, bias, None, None))
 
 
+def _few_rows(dtype: torch.dtype) -> str:
+    """The seed's product in tiles of few rows, on weights contiguous along k."""
+    from linear_variants import linear_tiles
+
+    seed = load_seed("linear")
+    x, weight = floats(18, (21, 320), dtype), floats(19, (200, 320), dtype)
+    tiles = ((1, 64, 64), (4, 32, 128), (16, 64, 32))
+    return digest(*(linear_tiles(seed, x, weight, tile) for tile in tiles))
+
+
 def cases() -> Iterator[tuple[str, Callable[[], str]]]:
     """(name, function that runs the case and returns its digest)."""
     for name, dtype in FLOATS.items():
@@ -226,6 +236,7 @@ def cases() -> Iterator[tuple[str, Callable[[], str]]]:
     yield "root_and_quotient", _root
     for name in ("fp32", "bf16"):
         dtype = FLOATS[name]
+        yield f"few_rows/{name}", lambda dtype=dtype: _few_rows(dtype)
         for extra in (False, True):
             mark = "+" if extra else ""
             yield (
