@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from kernelsmith import cases as forms
 from kernelsmith.errors import EvidenceError, TaskError
-from kernelsmith.gate import plans
+from kernelsmith.gate import irregular, plans
 from kernelsmith.gate.subject import Ask, Execution, Limits, Outcome, Subject, failed
 from kernelsmith.model import (
     Case,
@@ -111,7 +111,7 @@ class Bench:
         if keep_plans:
             subject.plans.update({case.id: result.plans[case.id] for case in wanted})
         else:
-            _note_beyond(subject, wanted, result)
+            self._note_range(subject, wanted, result)
         for class_id in plans.classes_of(result.plans[case.id] for case in wanted):
             if class_id in subject.classes:
                 continue
@@ -285,15 +285,19 @@ class Bench:
         _expect(reply.result, TimeResult)
         return reply
 
+    def _note_range(self, subject: Subject, cases: Sequence[Case], result: TraceResult) -> None:
+        """Keeps what the declared range shows beyond the kept plans, not the plans."""
+        kept = {launch.plan_class for plan in subject.plans.values() for launch in plan.launches}
+        for case in cases:
+            plan = result.plans[case.id]
+            for class_id in {launch.plan_class for launch in plan.launches} - kept:
+                subject.beyond.setdefault(class_id, []).append(case)
+            others = tuple(pair for pair in case.dims if pair[0] != self.task.token_dim)
+            steps = subject.steps.setdefault((case.call, case.dtype, others), [])
+            steps.append((case, irregular.numbers(plan)))
+
     def _object_files(self, object_ids: Iterable[str]) -> dict[str, bytes]:
         return {f"{oid}.obj": self.objects[oid][1] for oid in set(object_ids)}
-
-
-def _note_beyond(subject: Subject, cases: Sequence[Case], result: TraceResult) -> None:
-    kept = {launch.plan_class for plan in subject.plans.values() for launch in plan.launches}
-    for case in cases:
-        for class_id in {launch.plan_class for launch in result.plans[case.id].launches} - kept:
-            subject.beyond.setdefault(class_id, []).append(case)
 
 
 def _expect(result: JobResult, kind: type[R]) -> R:

@@ -1,13 +1,15 @@
 """declared_range: every row count that the task declares is traced, and every class compiles.
 
-Host code may dispatch on shapes; the classes of a branch that no case takes are met only here.
-Their bits are compared in confirm, at a row count that takes the branch.
+Host code may dispatch on shapes; the classes of a branch that no case takes are met only here, as
+are row counts at which the launches do not go on as before (``irregular``). Their bits are compared
+in confirm.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from kernelsmith.errors import TaskError
+from kernelsmith.gate import irregular
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.reference import Reference, chunks
 from kernelsmith.gate.subject import Outcome, Subject
@@ -49,6 +51,9 @@ def _walk(bench: Bench, subject: Subject) -> Outcome:
             "token_range": list(bench.task.token_range),
             "classes": len(subject.classes),
             "classes_beyond_cases": len(subject.beyond),
+            "irregular_row_counts": sum(
+                len(irregular.boundaries(steps)) for steps in subject.steps.values()
+            ),
         }
     )
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from kernelsmith.errors import EvidenceError
+from kernelsmith.gate import irregular
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.reference import Reference, compare
 from kernelsmith.gate.subject import Ask, Outcome, Subject, draw_seed, failed
@@ -49,13 +50,17 @@ def draw_cases(task: Task, per_call: int, seed: int) -> list[Case]:
 
 
 def draw_beyond(subject: Subject, seed: int) -> list[Case]:
-    """For each plan class that only the declared range takes, one case that takes it."""
+    """For each plan class that only the declared range takes, one case that takes it; and the
+    cases on both sides of each irregular step of the launches (see ``irregular``)."""
     draw = np.random.default_rng((seed, 1))
     chosen = {}
     for class_id in sorted(subject.beyond):
         cases = subject.beyond[class_id]
         case = cases[int(draw.integers(len(cases)))]
         chosen[case.id] = replace(case, weight=0.0)
+    for steps in subject.steps.values():
+        for case in irregular.boundaries(steps):
+            chosen[case.id] = replace(case, weight=0.0)
     return list(chosen.values())
 
 

@@ -4,8 +4,12 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernelsmith.gate.irregular import Numbers
 from kernelsmith.model import Candidate, Case, Inputs, Plan, PlanClass, Status, WorkerFailure
 from kernelsmith.ports import Role
+
+Form = tuple[str, str, tuple[tuple[str, int], ...]]
+"""Call form, dtype, dims other than the row count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +72,8 @@ class Subject:
     Not frozen: each check adds what it learned (plans by case id, classes, objects) for the
     next. ``role`` is the worker that runs it; only the seed's is "seed". ``marks`` are writes
     outside outputs and scratch that any run of any check showed. ``beyond``: plan classes that no
-    planned case takes, with the cases of the declared range that do.
+    planned case takes, with the cases of the declared range that do. ``steps``: for each form of
+    the declared range, its cases by row count with the numbers of their launches.
     """
 
     candidate: Candidate
@@ -78,6 +83,7 @@ class Subject:
     object_of: dict[str, str] = field(default_factory=dict)
     marks: list[str] = field(default_factory=list)
     beyond: dict[str, list[Case]] = field(default_factory=dict)
+    steps: dict[Form, list[tuple[Case, Numbers]]] = field(default_factory=dict)
     timing: list[dict[str, Any]] = field(default_factory=list)
 
 

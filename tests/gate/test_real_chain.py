@@ -10,11 +10,12 @@ from dataclasses import replace
 import pytest
 
 from kernelsmith import catalog, devices
+from kernelsmith.gate import declared_range, hidden
 from kernelsmith.gate.judge import Gate
 from kernelsmith.gate.probes.cheats import cheats
 from kernelsmith.gate.probes.mutants import mutants
 from kernelsmith.gate.proof import BEFORE_MEMORY
-from kernelsmith.gate.subject import Limits
+from kernelsmith.gate.subject import Limits, Subject
 from kernelsmith.model import Candidate, Task
 from kernelsmith.sandbox.choose import choose
 
@@ -75,6 +76,19 @@ def test_a_cheat_within_the_language_is_rejected_for_its_reason(gate: Gate, numb
     cheat = cheats(gate.task)[number]
     verdict = gate.judge_bits(candidate(gate, cheat.source), BEFORE_MEMORY)
     assert (verdict.status, verdict.checks[-1].name) == (cheat.status, cheat.check)
+
+
+def test_a_grid_that_is_wrong_at_one_row_count_is_met_in_the_declared_range(gate: Gate) -> None:
+    head, entry, tail = gate.seed.source.partition("def forward_infer(")
+    wrong = tail.replace("_forward[(n_rows,)]", "_forward[(n_rows - (n_rows == 7),)]", 1)
+    assert wrong != tail
+    subject = Subject(candidate=candidate(gate, head + entry + wrong), role="launcher")
+    assert gate.bench.prepare(subject, gate.task.cases).status is None
+    assert declared_range.check(gate.bench, gate.reference, subject).status is None
+    drawn = hidden.draw_beyond(subject, seed=1)
+    found = hidden.check_bits(gate.bench, gate.reference, subject, drawn)
+    assert found.status == "UNCONFIRMED"
+    assert "M=7" in found.message
 
 
 def test_equal_bits_in_other_code_are_timed(gate: Gate) -> None:
