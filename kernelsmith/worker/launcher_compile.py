@@ -77,8 +77,8 @@ def _compile_all(
                 object_id: WorkerFailure(status="COMPILE", message=message, where=object_id)
             }
         except FAULTS as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            fault = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            fault = f"{type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno})"
             message = f"the compiler has no answer, which is its own fault: {fault}"
             return done, {
                 object_id: WorkerFailure(status="COMPILE", message=message, where=object_id)
