@@ -47,6 +47,7 @@ def main() -> None:
         began_s = time.monotonic()
         winner = fill(path, chosen.candidates)
         found: dict[str, Any] = {
+            "schema": "kernelsmith.benchmark.lineage_scale/1",
             "candidates": chosen.candidates,
             "fill_seconds": round(time.monotonic() - began_s, 1),
             "db_mib": round(path.stat().st_size / 2**20, 1),

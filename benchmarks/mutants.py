@@ -177,7 +177,8 @@ def main() -> int:
         }
         if not arguments.only:
             RESULT.parent.mkdir(exist_ok=True)
-            RESULT.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+            document = {"schema": "kernelsmith.benchmark.mutants/1", **results}
+            RESULT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return 1 if wrong else 0
 
 
