@@ -61,9 +61,9 @@ def _best(site: Site, counts: tuple[int, ...]) -> Item:
             _buckets(site, counts), _inner_blocks(site, counts)
         )
     if "columns" in site.forms and site.ordered and not _sums_rows(site):
-        many = site.row_operands > _ROW_OPERANDS
-        rows = _row_run(site) if many else _row_tile(site)
-        return "a row in one block", merged({Knob(site.name, "columns"): "single"}, rows)
+        if site.row_operands > _ROW_OPERANDS:
+            return "narrow rows in one block", _narrow_rows(site)
+        return "rows in one block", merged({Knob(site.name, "columns"): "single"}, _row_tile(site))
     return "", {}
 
 
@@ -103,15 +103,28 @@ def _row_tile(site: Site) -> Genome:
     if "rows" not in site.forms:
         return {}
     genome = {Knob(site.name, "rows"): "4"}
-    width = next((site.tiles[t] for t in sorted(site.ordered) if t in site.tiles), "")
-    if width in site.dims:
-        genome[Knob(site.name, "rows", Bucket(width, _NARROW))] = "off"
+    found = _width(site)
+    if found is not None:
+        genome[Knob(site.name, "rows", Bucket(found[0], _NARROW))] = "off"
     return genome
 
 
-def _row_run(site: Site) -> Genome:
-    """Eight rows a program, one after the other: what they share is loaded and cast once."""
-    return {Knob(site.name, "programs"): "8"} if "programs" in site.forms else {}
+def _width(site: Site) -> tuple[str, int] | None:
+    """(name of the row's length, block it is summed in), where the host code has the name."""
+    for tile in sorted(site.ordered):
+        if site.tiles.get(tile) in site.dims:
+            return site.tiles[tile], int(site.default[tile])
+    return None
+
+
+def _narrow_rows(site: Site) -> Genome:
+    """One fitted block for rows of at most half a block; with many operands a full row in one
+    block gains nothing over two loops."""
+    found = _width(site)
+    if found is None:
+        return {}
+    width, block = found
+    return {Knob(site.name, "columns", Bucket(width, block // 2)): "single"}
 
 
 def _row_variants(site: Site) -> Iterator[Ranked]:
