@@ -126,7 +126,9 @@ def floats(seed: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tenso
     """Normal values with wide exponents and alternating signs, so that orders of sums tell."""
     draw = np.random.default_rng(seed)
     values = draw.standard_normal(shape) * np.exp2(draw.integers(-6, 6, shape))
-    return torch.from_numpy(values.astype(np.float32)).to(dtype)
+    # Cloned into torch's memory, which is aligned to 64 bytes; numpy's is not, and vectors that
+    # straddle cache lines would be timed on one side only.
+    return torch.from_numpy(values.astype(np.float32)).to(dtype).clone()
 
 
 def digest(*tensors: torch.Tensor) -> str:
