@@ -225,6 +225,7 @@ def _lower_op(lo: Lowering, op: Op) -> None:
     elif name == "tt.call":
         _call(lo, op)
     elif name == "tt.unsplat":
+        settle(lo, op)
         lo.env[op.results[0]] = Scalar(_unsplat(lo, op))
     elif name not in ("tt.return", "gpu.barrier", "llvm.intr.assume"):
         raise refuse(name, op.line)

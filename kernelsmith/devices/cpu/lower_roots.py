@@ -21,7 +21,7 @@ def settle(lo: Lowering, op: Op, *, everything: bool = False) -> None:
     ``everything``: all of them, where the code is about to branch."""
     writes = writes_memory(op) or everything
     for value in list(lo.waiting):
-        if writes or op.regions or _must_be_ready(lo, op, value):
+        if writes or op.name.startswith("scf.") or _must_be_ready(lo, op, value):
             keep(lo, value)
     if not writes:
         return
