@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from kernelsmith.cli import printing
 from kernelsmith.loop import Happening
-from kernelsmith.model import Verdict
+from kernelsmith.model import Candidate, Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+CHANGES_CHARACTERS = 100
 
 
 @contextmanager
@@ -53,6 +55,8 @@ def _print_line(console: "Console", happening: Happening, device: str) -> None:
 
 def _words(happening: Happening, device: str) -> str:
     name = happening.candidate.id if happening.candidate else ""
+    if happening.kind == "proposed" and happening.candidate is not None:
+        return f"{name}  judging: {_what(happening.candidate)}"
     if happening.kind == "judged" and happening.verdict is not None:
         return f"{name}  {_verdict_words(happening.verdict, device)}"
     if happening.kind == "duplicate":
@@ -73,6 +77,12 @@ def _words(happening: Happening, device: str) -> str:
     if happening.kind == "exploring_done":
         return f"exploring ends: {REASONS[happening.note]}"
     return ""
+
+
+def _what(candidate: Candidate) -> str:
+    """What a candidate changes, in a line's length."""
+    text = "; ".join(part for part in (candidate.note, ", ".join(candidate.changes)) if part)
+    return text if len(text) <= CHANGES_CHARACTERS else f"{text[:CHANGES_CHARACTERS]} …"
 
 
 REASONS = {
@@ -107,7 +117,8 @@ def _table(happening: Happening, came_s: float, device: str, proposer: str) -> "
     )
     now = ""
     if happening.kind == "proposed" and happening.candidate is not None:
-        now = f"judging {happening.candidate.id} of {happening.task} since {since_s:.0f} s"
+        what = _what(happening.candidate)
+        now = f"judging {happening.candidate.id} of {happening.task} since {since_s:.0f} s: {what}"
     elif happening.kind == "retiming" and happening.candidate is not None:
         now = f"timing {happening.candidate.id} against the seed since {since_s:.0f} s"
     table = Table(title=title, title_justify="left", caption=now, caption_justify="left")
