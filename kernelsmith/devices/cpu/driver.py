@@ -34,17 +34,21 @@ class CpuLoader:
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, ...]:
         """Returns (module, function, registers, spills, threads a program may have).
 
-        There is no module: Triton 3.9 asks whichever driver is active when a kernel is freed to
-        unload it, and that may not be this one. The function frees its own code.
+        The function frees its own code. Triton 3.9 asks whichever driver is active when a kernel
+        is freed to unload its module, and that may not be this one, or none: there it gets no
+        module.
         """
+        from triton.compiler import CompiledKernel
+
         from kernelsmith.devices.cpu.elf import link
         from kernelsmith.devices.cpu.launch import LoadedFunction
 
-        # Without a module Triton asks again at every launch that has a launch hook.
+        # Without a module Triton asks again at every launch.
         function = self._loaded.get((name, kernel))
         if function is None:
             function = self._loaded[name, kernel] = LoadedFunction(link(kernel), name)
-        return None, function, 0, 0, MAX_THREADS
+        module = None if hasattr(CompiledKernel, "__del__") else function
+        return module, function, 0, 0, MAX_THREADS
 
     def unload_module(self, module: Any) -> None:
         """Nothing: see :meth:`load_binary`."""

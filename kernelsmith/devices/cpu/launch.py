@@ -1,5 +1,6 @@
 """``kernel[grid](*cpu_tensors)``: from Triton's bound arguments to a run of the grid."""
 
+import weakref
 from collections.abc import Callable, Sequence
 from struct import Struct, pack
 from typing import Any
@@ -77,10 +78,14 @@ def _bfloat16_bits(value: float) -> int:
 
 
 def launcher_for(grid: Grid) -> Callable[[Any, Any], "CpuLauncher"]:
-    """What Triton calls to make a kernel's launcher."""
+    """What Triton calls to make a kernel's launcher; some releases do so at every launch."""
+    made: weakref.WeakKeyDictionary[Any, CpuLauncher] = weakref.WeakKeyDictionary()
 
     def make(source: Any, metadata: Any) -> CpuLauncher:
-        return CpuLauncher(source, metadata, grid)
+        launcher = made.get(source)
+        if launcher is None:
+            launcher = made[source] = CpuLauncher(source, metadata, grid)
+        return launcher
 
     return make
 
