@@ -6,6 +6,7 @@ does not. The child is forked while this process has one thread.
 
 import json
 import os
+import re
 import signal
 import threading
 import traceback
@@ -22,6 +23,9 @@ FORK_MIN_TEXT_CHARS = 2000
 # What a faulty lowering raises, or LLVM on text it refuses. The text is then not compiled, as if
 # it held an op that is not lowered; a night does not end because of it. All else is the machine's.
 FAULTS = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+# The device lowers these, but a candidate may not use an address as a value: its result would hang
+# on where buffers lie. The source cannot show it (`p.to(tl.int64)`), the text does.
+ADDRESS_OPS = re.compile(r"\btt\.(?:ptr_to_int|int_to_ptr)\b")
 SECOND_ANSWER = "compile-2.json"
 SECOND_PROGRESS = "progress-2"
 
@@ -68,6 +72,12 @@ def _compile_all(
     done: dict[str, ObjectInfo] = {}
     for object_id in ids:
         mark(object_id)
+        address = ADDRESS_OPS.search(job.ttirs[object_id])
+        if address is not None:
+            message = f"{address.group()}: an address is no value; use pointer arithmetic"
+            return done, {
+                object_id: WorkerFailure(status="COMPILE", message=message, where=object_id)
+            }
         try:
             compiled = device.compile_ttir(job.ttirs[object_id])
         except CompileError as error:

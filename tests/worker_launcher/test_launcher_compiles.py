@@ -56,3 +56,13 @@ def test_a_fault_of_the_compiler_is_said_to_be_its_own(bench, text):
     assert failure is not None
     assert failure.status == "COMPILE"
     assert "its own fault" in failure.message
+
+
+@pytest.mark.parametrize("op", ["tt.ptr_to_int", "tt.int_to_ptr"])
+def test_an_address_used_as_a_value_is_refused_by_name(bench, op):
+    text = bench.ir("double")
+    assert compile_all(bench, {"one": text}).failure is None
+    failure = compile_all(bench, {"one": f"{text}; %1 = {op} %0 : tensor<16xi64>\n"}).failure
+    assert failure is not None
+    assert failure.status == "COMPILE"
+    assert failure.message.startswith(f"{op}: an address is no value")
