@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kernelsmith.devices.cpu.lower_evaluate import evaluate, read_buffer, write_buffer
 from kernelsmith.devices.cpu.lower_forms import Form, llvm
-from kernelsmith.devices.cpu.lower_nest import fill, lane_axis, over
+from kernelsmith.devices.cpu.lower_nest import fill, lane_axis, materialise, over
 from kernelsmith.devices.cpu.lower_state import (
     Buffer,
     Context,
@@ -20,6 +20,7 @@ from kernelsmith.devices.cpu.lower_state import (
     index_const,
 )
 from kernelsmith.devices.cpu.ttir import Ty, Value
+from kernelsmith.devices.cpu.ttir_ops import SHAPE
 
 
 def scalar(lo: Lowering, value: Value) -> Form:
@@ -93,7 +94,9 @@ def start(lo: Lowering, item: Carried) -> None:
         return
     item.deltas = uniform_delta(lo, item.new, item.arg)
     if item.deltas is not None:
-        item.kind = "shifted"
+        item.kind = "shifted" if item.deltas else "same"
+        if not item.deltas or reads_memory(lo, item.init):
+            settled(lo, item.init)
         return
     item.kind = "buffer"
     item.buffer = lo.new_buffer(item.arg.ty, is_dirty(item.arg))
@@ -101,11 +104,32 @@ def start(lo: Lowering, item: Carried) -> None:
     item.buffer = Buffer(filled.base, filled.ty, is_dirty(item.arg))
 
 
+def reads_memory(lo: Lowering, value: Value) -> bool:
+    """Whether evaluating a tensor runs a load, which must not happen again in a loop."""
+    bound = lo.env.get(value)
+    if isinstance(bound, Shifted):
+        return reads_memory(lo, bound.init)
+    if not isinstance(bound, Lazy):
+        return False
+    return bound.op.name == "tt.load" or any(reads_memory(lo, o) for o in bound.op.operands)
+
+
+def settled(lo: Lowering, value: Value) -> None:
+    """Makes sure that a tensor means the same wherever it is evaluated later on."""
+    bound = lo.env[value]
+    repeatable = not value.ty.is_float and not reads_memory(lo, value)
+    if isinstance(bound, Lazy) and bound.op.name != "arith.constant" and not repeatable:
+        materialise(lo, value)
+
+
 def enter(lo: Lowering, item: Carried, level: int) -> None:
     """At the top of the body: binds the region argument."""
     if item.kind == "buffer":
         assert item.buffer is not None
         lo.env[item.arg] = item.buffer
+        return
+    if item.kind == "same":
+        lo.env[item.arg] = lo.env[item.init]
         return
     item.name = f"%{lo.em.fresh('p')}"
     if item.kind == "scalar":
@@ -156,63 +180,50 @@ def commit_buffers(lo: Lowering, items: list[Carried]) -> None:
 
     A value that reads only its own buffer, element by element, is computed in place; others are
     computed aside first, so that none sees another's next value."""
-    args = {item.arg for item in items}
+    owned = [item.buffer for item in items if item.buffer is not None]
     aside: list[tuple[Carried, Buffer]] = []
     direct: list[Carried] = []
     for item in items:
-        if item.new is item.arg:
+        assert item.buffer is not None
+        bound = lo.env[item.new]
+        if bound is item.buffer:
             continue
-        if reads_in_place(lo, item.new, item.arg, args):
+        if reads_in_place(lo, item.new, item.buffer, owned):
             direct.append(item)
-        elif isinstance(lo.env[item.new], Buffer) and item.new not in args:
-            bound = lo.env[item.new]
-            assert isinstance(bound, Buffer)
+        elif isinstance(bound, Buffer) and all(bound is not b for b in owned):
             aside.append((item, bound))
         else:
             aside.append((item, fill(lo, item.new)))
     for item in direct:
-        assert item.buffer is not None
-        if lo.env[item.new] is not item.buffer:
-            fill(lo, item.new, item.buffer)
+        fill(lo, item.new, item.buffer)
     for item, source in aside:
         assert item.buffer is not None
         copy(lo, source, item.buffer)
 
 
-def reads_in_place(lo: Lowering, value: Value, own: Value, args: set[Value]) -> bool:
-    """Whether a value depends on carried buffers only through ``own`` at its own index."""
-    if value is own:
-        return True
-    if value in args:
-        return False
+def reads_in_place(lo: Lowering, value: Value, own: Buffer, owned: list[Buffer]) -> bool:
+    """Whether a value depends on carried buffers only through ``own``, at its own index."""
     bound = lo.env[value]
     if isinstance(bound, Buffer):
-        return all(b is not bound for b in (lo.env[a] for a in args if a is not own))
+        return bound is own or all(bound is not b for b in owned)
     if isinstance(bound, Shifted):
-        return reads_in_place(lo, bound.init, own, args)
+        return reads_in_place(lo, bound.init, own, owned)
     if not isinstance(bound, Lazy):
         return True
-    moves = bound.op.name in (
-        "tt.trans", "tt.reshape", "tt.split", "tt.join", "tt.cat", "tt.broadcast",
-        "tt.expand_dims",
-    )  # fmt: skip
-    for operand in bound.op.operands:
-        if moves and depends_on(lo, operand, args):
-            return False
-        if not reads_in_place(lo, operand, own, args):
-            return False
-    return True
+    if bound.op.name in SHAPE or bound.op.name == "tt.load":
+        return not any(depends_on(lo, operand, owned) for operand in bound.op.operands)
+    return all(reads_in_place(lo, operand, own, owned) for operand in bound.op.operands)
 
 
-def depends_on(lo: Lowering, value: Value, args: set[Value]) -> bool:
+def depends_on(lo: Lowering, value: Value, owned: list[Buffer]) -> bool:
     """Whether evaluating a value reads one of the carried buffers."""
-    if value in args:
-        return True
     bound = lo.env.get(value)
+    if isinstance(bound, Buffer):
+        return any(bound is b for b in owned)
     if isinstance(bound, Shifted):
-        return depends_on(lo, bound.init, args)
+        return depends_on(lo, bound.init, owned)
     if isinstance(bound, Lazy):
-        return any(depends_on(lo, o, args) for o in bound.op.operands)
+        return any(depends_on(lo, o, owned) for o in bound.op.operands)
     return False
 
 
@@ -230,6 +241,8 @@ def leave(lo: Lowering, item: Carried, result: Value, level: int) -> None:
     if item.kind == "buffer":
         assert item.buffer is not None
         lo.env[result] = item.buffer
+    elif item.kind == "same":
+        lo.env[result] = lo.env[item.init]
     elif item.kind == "scalar":
         form = Form("U", result.ty.elem, item.name, level, 0, is_dirty(result))
         lo.env[result] = Scalar(form)

@@ -52,7 +52,7 @@ def match(
     """The chain that an ``scf.for`` is, or None. ``deltas``: by carried argument, the uniform
     scalars an iteration adds to it (None: carried otherwise)."""
     body = loop.regions[0]
-    if constant_of(lo, loop.operands[2]) != 1 or loop.attrs.get("unsigned"):
+    if lo.plain or constant_of(lo, loop.operands[2]) != 1 or loop.attrs.get("unsigned"):
         return None
     if any(op.name not in _PURE or op.regions for op in body.ops[:-1]):
         return None
@@ -196,6 +196,9 @@ def bind_iteration(lo: Lowering, chain: Chain, lower: Form, done: Form) -> None:
         index = Form(index.kind, elem, val, index.level, index.step)
     lo.env[body.args[0]] = Scalar(index)
     for arg, (init, found) in chain.steps.items():
+        if not found:
+            lo.env[arg] = lo.env[init]
+            continue
         elem = "i64" if arg.ty.elem == "ptr" else arg.ty.elem
         total: Form = const(0, elem)
         for source, unit in found:

@@ -32,15 +32,15 @@ class LoweredText:
     arena_bytes: int
 
 
-def lower(module: Module, features: Features, symbol: str) -> LoweredText:
-    """Lowers the kernel of a module.
+def lower(module: Module, features: Features, symbol: str, *, plain: bool = False) -> LoweredText:
+    """Lowers the kernel of a module. ``plain``: without the faster ways, for comparison.
 
     Raises:
         CompileError: an op or form this device does not lower, by op name and source line.
     """
     kernel = module.kernel
     em = Emitter(features)
-    lo = Lowering(em, module.callees)
+    lo = Lowering(em, module.callees, plain=plain)
     index_ops(lo, kernel.blocks)
     lo.kept = plan(lo, kernel.blocks)
     em.scratch(64)

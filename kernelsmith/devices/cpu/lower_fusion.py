@@ -41,7 +41,7 @@ def no_overlap(lo: Lowering, store: Op, loads: list[Value]) -> str | None:
     """An i1 operand that is true only if running the loads inside the store's loop is safe; None
     if that cannot be told from scalars."""
     pointer = store.operands[0]
-    if pointer.ty.size < _MIN_ELEMENTS:
+    if lo.plain or pointer.ty.size < _MIN_ELEMENTS:
         return None
     target = extent(lo, pointer)
     if target is None:

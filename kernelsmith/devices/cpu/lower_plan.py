@@ -111,5 +111,6 @@ def _plan_block(
             elsewhere = any(lo.home[r] is not block for r in found)
             costly = op.name in ELEMENTWISE and cost[result] >= _KEEP_COST
             worth = op.name == "tt.load" or (costly and result.ty.elem != "ptr")
-            if worth and (len(found) > 1 or elsewhere):
+            plain = lo.plain and (op.name == "tt.load" or result.ty.is_float)
+            if plain or (worth and (len(found) > 1 or elsewhere)):
                 kept.add(result)

@@ -50,7 +50,8 @@ class Lowering:
 
     ``pending``: loads that run in their one root. ``kept``: tensors that get a buffer; those
     ``waiting`` for it are written by the first reduction that computes them anyway, through
-    ``tee``. ``plain``: one version of a loop is enough, with masks."""
+    ``tee``. ``plain``: one version of a loop, with
+    masks, and a buffer for every load and result: slow, and what fast code must agree with."""
 
     em: Emitter
     callees: dict[str, Function]
