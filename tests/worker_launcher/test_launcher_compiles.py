@@ -1,5 +1,7 @@
 """A CompileJob: objects beside the result, or the first failure in the job's order."""
 
+import threading
+
 import pytest
 
 from kernelsmith.model import CompileJob
@@ -25,6 +27,7 @@ def test_two_processes_give_the_bytes_that_one_gives(bench):
     texts = {kind: bench.ir(kind) for kind in ("double", "overrun", "slow")}
     job = CompileJob(ttirs=texts, device="cpu")
     answers = []
+    alone = threading.active_count() == 1  # a thread that another test left forbids the fork
     for chars in (1, 1 << 30):
         marks = []
         result = launcher_compile.run(
@@ -33,7 +36,7 @@ def test_two_processes_give_the_bytes_that_one_gives(bench):
         answers.append((result.objects, len(marks) == len(texts)))
     (two, two_marked_all), (one, one_marked_all) = answers
     assert two == one
-    assert (two_marked_all, one_marked_all) == (False, True)
+    assert (two_marked_all, one_marked_all) == (not alone, True)
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2, 3])
