@@ -105,7 +105,7 @@ def _loop(lo: Lowering, op: Op, run: Run, carried: list[Carried], bounds: list[s
         f"  br label %{latch}",
         f"{latch}:",
         f"  %{name}.n = add i64 %{name}.i, {bounds[2]}",
-        f"  br label %{head}",
+        f"  br label %{head}{em.loop_mark()}",
         f"{end}:",
     ]
     outer.label = end

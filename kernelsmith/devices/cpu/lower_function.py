@@ -102,7 +102,7 @@ def _text(em: Emitter, symbol: str, body: Stream) -> str:
         *(f"declare {signature}" for signature in em.declarations.values()),
         *em.functions.values(),
         f'define void @"{symbol}"(ptr noalias readonly %args, ptr noalias readonly %grid, '
-        "ptr noalias readonly %order, i64 %begin, i64 %end, ptr noalias align 64 %arena) #0 {",
+        "ptr noalias readonly %order, i64 %begin, i64 %end, ptr noalias align 64 %arena) #0 align 64 {",
         "entry:",
         *entry,
         "  %any = icmp slt i64 %begin, %end",
@@ -123,6 +123,8 @@ def _text(em: Emitter, symbol: str, body: Stream) -> str:
         'attributes #0 = { nounwind "no-builtins" "frame-pointer"="none" '
         f'"target-cpu"="{em.features.cpu}" "prefer-vector-width"="{wide}" '
         '"min-legal-vector-width"="512" }',
+        '!0 = !{!"llvm.loop.align", i32 64}',
+        *(f"!{i} = distinct !{{!{i}, !0}}" for i in range(1, em.loops + 1)),
     ]
     return "\n".join(lines) + "\n"
 
