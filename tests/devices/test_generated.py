@@ -11,7 +11,7 @@ from kernelsmith.devices.cpu.lower_function import lower
 from kernelsmith.devices.cpu.ttir_parse import parse
 from kernelsmith.model import ObjectInfo
 from tests.devices.generated import program
-from tests.devices.ttir_texts import levels, pack
+from tests.devices.ttir_texts import function, levels, pack, run
 
 PARAMS = ("ptr", "ptr", "i32", "i32", "i32")
 
@@ -49,3 +49,21 @@ def test_fast_code_does_what_plain_code_does(seed: int) -> None:
     for cpu in levels()[-2:]:
         done = compile_ttir(text, cpu=cpu)
         assert memory_after(load(done.info, done.code), shape, seed) == want
+
+
+@pytest.mark.parametrize(("again", "want"), [(True, 2.0**60), (False, 1501.0)])
+def test_long_formulas_are_walked_once(again: bool, want: float) -> None:
+    steps = 60 if again else 1500
+    t, pointers = "tensor<16xf32>", "tensor<16x!tt.ptr<f32>>"
+    lines = [
+        "%i = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>",
+        f"%s = tt.splat %x : !tt.ptr<f32> -> {pointers}",
+        f"%p = tt.addptr %s, %i : {pointers}, tensor<16xi32>",
+        f"%v0 = tt.load %p : {pointers}",
+    ]
+    for k in range(steps):
+        lines.append(f"%v{k + 1} = arith.addf %v{k}, %v{k if again else 0} : {t}")
+    lines += [f"tt.store %p, %v{steps} : {pointers}", "tt.return"]
+    x = np.ones(16, np.float32)
+    run(function("k", ["%x: !tt.ptr<f32>"], lines), x)
+    assert (x == np.float32(want)).all()

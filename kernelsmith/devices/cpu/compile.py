@@ -2,12 +2,14 @@
 
 import hashlib
 import re
+import sys
 from dataclasses import dataclass
 
 from kernelsmith.devices.cpu.codegen_target import compile_ir, features_of
 from kernelsmith.devices.cpu.lower_function import lower
 from kernelsmith.devices.cpu.ttir_parse import parse
 from kernelsmith.devices.cpu.ttir_text import strip_loc
+from kernelsmith.errors import CompileError
 from kernelsmith.model import ObjectInfo
 
 
@@ -33,11 +35,25 @@ def compile_ttir(text: str, *, cpu: str = "host") -> CompiledObject:
     Raises:
         CompileError: an op that is not lowered; names op and Python source line.
     """
-    module = parse(text)
     features = features_of(cpu)
-    symbol = module.kernel.name
-    lowered = lower(module, features, symbol)
-    code = compile_ir(lowered.ir, features)
+    # Formulas are followed from result to operands; a loop that was written out is a long one.
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _RECURSION))
+    try:
+        module = parse(text)
+        symbol = module.kernel.name
+        lowered = lower(module, features, symbol)
+        code = compile_ir(lowered.ir, features)
+    except (AssertionError, LookupError, ValueError, RuntimeError, RecursionError) as error:
+        # A form that the lowering did not foresee. The kernel may be right; this device cannot
+        # run it, and says so as for an op that is not on its list.
+        raise CompileError(
+            f"the cpu device failed to lower this kernel ({type(error).__name__}: {error})",
+            op="lowering",
+            hint="this is a gap in the device: please report it with the kernel",
+        ) from error
+    finally:
+        sys.setrecursionlimit(limit)
     identity = hashlib.sha256(f"{features.cpu}\n{canonical(text)}".encode()).hexdigest()
     info = ObjectInfo(
         id=identity[:32],
@@ -50,6 +66,7 @@ def compile_ttir(text: str, *, cpu: str = "host") -> CompiledObject:
     return CompiledObject(info=info, code=code)
 
 
+_RECURSION = 50_000
 _HINTS = re.compile(r" \{tt\.[^{}]*\}")
 _LOC_LINE = re.compile(r"^#loc.*$", re.M)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kernelsmith.devices.cpu.lower_evaluate import evaluate, read_buffer, write_buffer
 from kernelsmith.devices.cpu.lower_forms import Form, llvm
+from kernelsmith.devices.cpu.lower_graph import reads_in_place, reads_memory
 from kernelsmith.devices.cpu.lower_nest import fill, lane_axis, materialise, over
 from kernelsmith.devices.cpu.lower_state import (
     Buffer,
@@ -20,7 +21,6 @@ from kernelsmith.devices.cpu.lower_state import (
     index_const,
 )
 from kernelsmith.devices.cpu.ttir import Ty, Value
-from kernelsmith.devices.cpu.ttir_ops import SHAPE
 
 
 def scalar(lo: Lowering, value: Value) -> Form:
@@ -102,16 +102,6 @@ def start(lo: Lowering, item: Carried) -> None:
     item.buffer = lo.new_buffer(item.arg.ty, is_dirty(item.arg))
     filled = fill(lo, item.init, item.buffer)
     item.buffer = Buffer(filled.base, filled.ty, is_dirty(item.arg))
-
-
-def reads_memory(lo: Lowering, value: Value) -> bool:
-    """Whether evaluating a tensor runs a load, which must not happen again in a loop."""
-    bound = lo.env.get(value)
-    if isinstance(bound, Shifted):
-        return reads_memory(lo, bound.init)
-    if not isinstance(bound, Lazy):
-        return False
-    return bound.op.name == "tt.load" or any(reads_memory(lo, o) for o in bound.op.operands)
 
 
 def settled(lo: Lowering, value: Value) -> None:
@@ -199,32 +189,6 @@ def commit_buffers(lo: Lowering, items: list[Carried]) -> None:
     for item, source in aside:
         assert item.buffer is not None
         copy(lo, source, item.buffer)
-
-
-def reads_in_place(lo: Lowering, value: Value, own: Buffer, owned: list[Buffer]) -> bool:
-    """Whether a value depends on carried buffers only through ``own``, at its own index."""
-    bound = lo.env[value]
-    if isinstance(bound, Buffer):
-        return bound is own or all(bound is not b for b in owned)
-    if isinstance(bound, Shifted):
-        return reads_in_place(lo, bound.init, own, owned)
-    if not isinstance(bound, Lazy):
-        return True
-    if bound.op.name in SHAPE or bound.op.name == "tt.load":
-        return not any(depends_on(lo, operand, owned) for operand in bound.op.operands)
-    return all(reads_in_place(lo, operand, own, owned) for operand in bound.op.operands)
-
-
-def depends_on(lo: Lowering, value: Value, owned: list[Buffer]) -> bool:
-    """Whether evaluating a value reads one of the carried buffers."""
-    bound = lo.env.get(value)
-    if isinstance(bound, Buffer):
-        return any(bound is b for b in owned)
-    if isinstance(bound, Shifted):
-        return depends_on(lo, bound.init, owned)
-    if isinstance(bound, Lazy):
-        return any(depends_on(lo, o, owned) for o in bound.op.operands)
-    return False
 
 
 def copy(lo: Lowering, source: Buffer, target: Buffer) -> None:

@@ -137,7 +137,7 @@ def _compute(s: Asm, op: Op, args: list[str], result: Ty) -> tuple[str, bool]:
     if name == "math.absi":
         return integer.absolute(s, elem, args[0]), False
     if name == "arith.cmpi":
-        predicate = str(op.attrs["head"]).split(",")[0].strip()
+        predicate = integer.PREDICATES[str(op.attrs["head"]).split(",")[0].strip()]
         t = "ptr" if source == "ptr" else source
         return s.cmp(f"icmp {predicate}", t, args[0], args[1]), False
     if name == "arith.cmpf":

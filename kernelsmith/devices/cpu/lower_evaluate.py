@@ -48,6 +48,8 @@ def evaluate(lo: Lowering, ctx: Context, value: Value, index: Index) -> Form:
         form = _lazy(lo, ctx, bound, value, index)
     if value in lo.tee and index == ctx.natural:
         write_buffer(lo, ctx, lo.tee[value], index, form)
+        if form.dirty:
+            lo.dirty.add(value)
     ctx.memo[key] = form
     return form
 

@@ -102,7 +102,8 @@ def _text(em: Emitter, symbol: str, body: Stream) -> str:
         *(f"declare {signature}" for signature in em.declarations.values()),
         *em.functions.values(),
         f'define void @"{symbol}"(ptr noalias readonly %args, ptr noalias readonly %grid, '
-        "ptr noalias readonly %order, i64 %begin, i64 %end, ptr noalias align 64 %arena) #0 align 64 {",
+        "ptr noalias readonly %order, i64 %begin, i64 %end, ptr noalias align 64 %arena) "
+        "#0 align 64 {",
         "entry:",
         *entry,
         "  %any = icmp slt i64 %begin, %end",

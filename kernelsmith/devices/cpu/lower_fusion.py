@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from kernelsmith.devices.cpu.lower_carry import scalar, uniform_source
 from kernelsmith.devices.cpu.lower_evaluate import evaluate
+from kernelsmith.devices.cpu.lower_graph import pointwise
 from kernelsmith.devices.cpu.lower_state import (
     Context,
     Lazy,
@@ -19,7 +20,6 @@ from kernelsmith.devices.cpu.lower_state import (
     index_const,
 )
 from kernelsmith.devices.cpu.ttir import Op, Ty, Value
-from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE
 
 #: Fewer elements are not worth a second version of the loop.
 _MIN_ELEMENTS = 64
@@ -73,31 +73,6 @@ def in_step(lo: Lowering, store: Op, value: Value, source: Extent, target: Exten
         and source.steps[long[0]] == value.ty.item_bytes
         and pointwise(lo, store.operands[1], value)
     )
-
-
-def pointwise(lo: Lowering, root: Value, value: Value) -> bool:
-    """Whether every way from ``root`` down to ``value`` is elementwise: the element at an index
-    then needs ``value`` at that index alone."""
-    if root is value:
-        return True
-    bound = lo.env.get(root)
-    if not isinstance(bound, Lazy) or not reaches(lo, root, value):
-        return True
-    if bound.op.name not in ELEMENTWISE:
-        return False
-    return all(pointwise(lo, operand, value) for operand in bound.op.operands)
-
-
-def reaches(lo: Lowering, root: Value, value: Value) -> bool:
-    """Whether evaluating ``root`` evaluates ``value``."""
-    if root is value:
-        return True
-    bound = lo.env.get(root)
-    if isinstance(bound, Shifted):
-        return reaches(lo, bound.init, value)
-    if not isinstance(bound, Lazy):
-        return False
-    return any(reaches(lo, operand, value) for operand in bound.op.operands)
 
 
 def extent(lo: Lowering, pointer: Value) -> Extent | None:

@@ -16,7 +16,7 @@ SIMPLE = {
     "arith.ori": "or",
     "arith.xori": "xor",
 }
-PREDICATES = ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"]
+PREDICATES = {p: p for p in ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")}
 _MINMAX = {"maxsi": "sgt", "maxui": "ugt", "minsi": "slt", "minui": "ult"}
 
 

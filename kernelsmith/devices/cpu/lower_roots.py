@@ -5,7 +5,8 @@ from kernelsmith.devices.cpu.codegen_asm import Asm
 from kernelsmith.devices.cpu.lower_dot import dot
 from kernelsmith.devices.cpu.lower_evaluate import evaluate
 from kernelsmith.devices.cpu.lower_forms import Form
-from kernelsmith.devices.cpu.lower_fusion import no_overlap, pointwise, reaches
+from kernelsmith.devices.cpu.lower_fusion import no_overlap
+from kernelsmith.devices.cpu.lower_graph import pointwise, reaches
 from kernelsmith.devices.cpu.lower_masks import Masks, versioned
 from kernelsmith.devices.cpu.lower_nest import lane_axis, materialise, over
 from kernelsmith.devices.cpu.lower_plan import writes_memory
@@ -49,10 +50,11 @@ def reduce_and_keep(lo: Lowering, op: Op) -> None:
     """A reduction, which also writes the waiting tensors that it computes to their buffers."""
     for value in list(lo.waiting):
         if any(reaches(lo, operand, value) for operand in op.operands):
-            lo.tee[value] = lo.new_buffer(value.ty, value.ty.elem in ("f32", "f64"))
+            lo.tee[value] = lo.new_buffer(value.ty, False)
             del lo.waiting[value]
     reduce(lo, op)
-    lo.env.update(lo.tee)
+    for value, buffer in lo.tee.items():
+        lo.env[value] = Buffer(buffer.base, buffer.ty, value in lo.dirty)
     lo.tee.clear()
 
 

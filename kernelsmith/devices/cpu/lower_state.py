@@ -50,7 +50,7 @@ class Lowering:
 
     ``pending``: loads that run in their one root. ``kept``: tensors that get a buffer; those
     ``waiting`` for it are written by the first reduction that computes them anyway, through
-    ``tee``. ``plain``: one version of a loop, with
+    ``tee``, and found ``dirty`` as their forms are. ``plain``: one version of a loop, with
     masks, and a buffer for every load and result: slow, and what fast code must agree with."""
 
     em: Emitter
@@ -64,6 +64,7 @@ class Lowering:
     roots: dict[Value, set[Op]] = field(default_factory=dict)
     waiting: dict[Value, Op] = field(default_factory=dict)
     tee: dict[Value, Buffer] = field(default_factory=dict)
+    dirty: set[Value] = field(default_factory=set)
     plain: bool = False
 
     def consumed(self, root: Op) -> None:
