@@ -148,3 +148,10 @@ def test_control_flow_and_carried_values(n: int) -> None:
     total = sum(k // 3 for k in range(n + 1))
     tail = np.full(size, total * 2.0 + 1.0, np.float32)
     same_bits(y, np.concatenate([a, b, z, m.astype(np.float32), tail]), "control")
+
+
+def test_hints_for_a_gpu_change_nothing() -> None:
+    x = np.random.default_rng(5).standard_normal((4, 64)).astype(np.float32)
+    y = np.zeros(64, np.float32)
+    everywhere("hints", y, x, y, 4)
+    same_bits(y, ascending(np.concatenate([np.zeros((1, 64), np.float32), x])) / np.float32(8), "y")

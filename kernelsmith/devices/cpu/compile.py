@@ -76,8 +76,7 @@ def canonical(text: str) -> str:
     lines = []
     for raw in _LOC_LINE.sub("", text).splitlines():
         line, _ = strip_loc(raw.rstrip())
-        if line.lstrip().startswith("tt.func"):
-            line = _HINTS.sub("", line)
+        line = _HINTS.sub("", line)
         if line.strip():
             lines.append(line)
     return "\n".join(lines) + "\n"

@@ -193,6 +193,8 @@ def _cast(s: Asm, op: Op, value: str, source: str, target: str) -> tuple[str, bo
         wide = fl.to_float(s, source, value)
         return integer.float_to_int(s, t, wide, target, name == "arith.fptosi"), False
     if name in ("arith.extf", "arith.truncf", "tt.fp_to_fp"):
+        if op.attrs.get("rounding", "rtne") != "rtne":
+            raise refuse(f"{name} with rounding other than to nearest", op.line)
         return _float_to_float(s, value, source, target)
     if name in ("arith.bitcast", "tt.bitcast"):
         a, b = llvm(source), llvm(target)

@@ -100,7 +100,7 @@ def _lazy(lo: Lowering, ctx: Context, bound: Lazy, value: Value, index: Index) -
     if name == "tt.load":
         return _load(lo, ctx, op, index)
     if name == "ub.poison":
-        return Form("U", value.ty.elem, "0.0" if value.ty.elem in ("f32", "f64") else 0, 0)
+        return Form("U", value.ty.elem, lower_memory.zero(value.ty.elem), 0)
     return _shape(lo, ctx, op, value, index)
 
 

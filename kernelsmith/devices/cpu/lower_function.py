@@ -204,6 +204,9 @@ def _lower_op(lo: Lowering, op: Op) -> None:
         _lazy(lo, op)
     elif name == "arith.constant":
         lo.env[op.results[0]] = Scalar(constant(op))
+    elif name == "ub.poison":
+        elem = op.results[0].ty.elem
+        lo.env[op.results[0]] = Scalar(Form("U", elem, lower_memory.zero(elem), 0))
     elif name in ELEMENTWISE:
         forms = [scalar(lo, v) for v in op.operands]
         form = lower_elementwise.apply(lo.em, 1, op, forms, op.results[0].ty)
@@ -230,7 +233,7 @@ def _lower_op(lo: Lowering, op: Op) -> None:
     elif name == "tt.unsplat":
         settle(lo, op)
         lo.env[op.results[0]] = Scalar(_unsplat(lo, op))
-    elif name not in ("tt.return", "gpu.barrier", "llvm.intr.assume"):
+    elif name not in ("tt.return", "gpu.barrier", "ttg.barrier", "llvm.intr.assume"):
         raise refuse(name, op.line)
 
 

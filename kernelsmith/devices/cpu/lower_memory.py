@@ -24,7 +24,7 @@ def load(
     size = Ty(elem).item_bytes
     if mask is not None and mask.is_const:
         if not mask.val:
-            return other or Form("U", elem, _zero(elem), level)
+            return other or Form("U", elem, zero(elem), level)
         mask = None
     t = memory_type(elem)
     if pointer.kind == "U" and (mask is None or mask.kind == "U"):
@@ -43,7 +43,8 @@ def load(
     )
 
 
-def _zero(elem: str) -> str | int:
+def zero(elem: str) -> str | int:
+    """Zero as an operand of the element's register type."""
     return {"f32": "0.0", "f64": "0.0", "ptr": "null"}.get(elem, 0)
 
 
@@ -57,7 +58,7 @@ def _from_memory(em: Emitter, level: int, lanes: int, t: str, value: str, elem: 
 def _other_text(em: Emitter, other: Form | None, elem: str, level: int, lanes: int) -> str:
     """``other`` as an operand of the memory type, scalar for ``lanes`` 0."""
     if other is None:
-        return "zeroinitializer" if lanes else str(_zero(elem))
+        return "zeroinitializer" if lanes else str(zero(elem))
     if not lanes:
         if elem == "i1":
             return em.op(level, f"zext i1 {other.val} to i8")

@@ -37,7 +37,7 @@ SHAPE = _names(
 STRUCTURE = _names(
     "arith.constant tt.get_program_id tt.get_num_programs tt.load tt.store tt.dot tt.reduce "
     "tt.reduce.return tt.call tt.return scf.for scf.if scf.while scf.yield scf.condition "
-    "cf.br cf.cond_br ub.poison gpu.barrier llvm.intr.assume"
+    "cf.br cf.cond_br ub.poison gpu.barrier ttg.barrier llvm.intr.assume"
 )
 
 ELEMENTWISE = frozenset([*BINARY_INT, *BINARY_FLOAT, *UNARY_FLOAT, *CASTS, *OTHER_ELEMENTWISE])
