@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kernelsmith.devices.cpu.lower_evaluate import evaluate, read_buffer, write_buffer
 from kernelsmith.devices.cpu.lower_forms import Form, llvm
 from kernelsmith.devices.cpu.lower_graph import reads_in_place, reads_memory
-from kernelsmith.devices.cpu.lower_nest import fill, lane_axis, materialise, over
+from kernelsmith.devices.cpu.lower_nest import fill, lane_axis, over
 from kernelsmith.devices.cpu.lower_state import (
     Buffer,
     Context,
@@ -95,8 +95,7 @@ def start(lo: Lowering, item: Carried) -> None:
     item.deltas = uniform_delta(lo, item.new, item.arg)
     if item.deltas is not None:
         item.kind = "shifted" if item.deltas else "same"
-        if not item.deltas or reads_memory(lo, item.init):
-            settled(lo, item.init)
+        item.init = settled(lo, item.init, always=not item.deltas)
         return
     item.kind = "buffer"
     item.buffer = lo.new_buffer(item.arg.ty, is_dirty(item.arg))
@@ -104,12 +103,18 @@ def start(lo: Lowering, item: Carried) -> None:
     item.buffer = Buffer(filled.base, filled.ty, is_dirty(item.arg))
 
 
-def settled(lo: Lowering, value: Value) -> None:
-    """Makes sure that a tensor means the same wherever it is evaluated later on."""
+def settled(lo: Lowering, value: Value, *, always: bool) -> Value:
+    """A tensor that means the same wherever it is evaluated later on: ``value`` itself, or one
+    with its elements in a buffer. ``value`` is not bound to the buffer: it may be defined outside
+    of a branch that this loop is in, and the buffer is filled only there."""
     bound = lo.env[value]
-    repeatable = not value.ty.is_float and not reads_memory(lo, value)
-    if isinstance(bound, Lazy) and bound.op.name != "arith.constant" and not repeatable:
-        materialise(lo, value)
+    repeatable = not (always and value.ty.is_float) and not reads_memory(lo, value)
+    constant = isinstance(bound, Lazy) and bound.op.name == "arith.constant"
+    if not isinstance(bound, Lazy | Shifted) or constant or repeatable:
+        return value
+    copied = Value(value.name, value.ty)
+    lo.env[copied] = fill(lo, value)
+    return copied
 
 
 def enter(lo: Lowering, item: Carried, level: int) -> None:
