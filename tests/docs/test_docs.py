@@ -1,5 +1,6 @@
 """The documents stay true: commands exist, links lead somewhere, figures are the committed ones."""
 
+import importlib
 import json
 import re
 import shlex
@@ -64,3 +65,12 @@ def test_committed_results_say_what_they_are() -> None:
         document = json.loads(path.read_text())
         assert isinstance(document, dict), path.name
         assert document.get("schema", "").startswith("kernelsmith"), path.name
+
+
+def test_the_figures_of_the_readme_are_those_of_the_committed_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    figures = importlib.import_module("figures")
+    _, _, rest = (ROOT / "README.md").read_text().partition(figures.BEGIN)
+    assert rest.partition(figures.END)[0] == figures.render()

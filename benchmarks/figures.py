@@ -1,0 +1,160 @@
+"""Writes the README's figures from the committed JSON: ``python benchmarks/figures.py``.
+
+The block between the two markers is generated; a test compares it with what this prints.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+BEGIN, END = "<!-- figures: begin -->\n", "<!-- figures: end -->\n"
+
+
+def main() -> None:
+    readme = ROOT / "README.md"
+    head, _, rest = readme.read_text().partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    readme.write_text(head + BEGIN + render() + END + tail)
+
+
+def render() -> str:
+    """The generated block, Markdown."""
+    rows = ["| what | figure | from |", "|---|---|---|"]
+    for name, lines in FIGURES.items():
+        document = json.loads((RESULTS / f"{name}.json").read_text())
+        rows += [f"| {what} | {figure} | `{name}.json` |" for what, figure in lines(document)]
+    return "\n".join(rows) + "\n"
+
+
+def _main_job(document: Any) -> list[tuple[str, str]]:
+    found = []
+    for task in document["tasks"]:
+        gain = task["gain"]
+        cases = [case["gain"] for case in gain["cases"]]
+        found.append(
+            (
+                f"`make run`: `{task['task']}`, gain over the seed",
+                f"{gain['geomean']:.2f}× (96 %: {gain['low']:.2f}–{gain['high']:.2f}); "
+                f"cases {', '.join(f'{case:.2f}' for case in cases)}",
+            )
+        )
+    return found
+
+
+def _winner(document: Any) -> list[tuple[str, str]]:
+    def worst(key: str, tokens: int) -> float:
+        return max(row[key] for row in document["rows"] if row["tokens"] == tokens)
+
+    return [
+        (
+            f"winner of `linear` to torch fp32, time at {tokens} token(s), worst of shapes and dtypes",
+            f"{worst('winner_to_torch_fp32', tokens):.2f}×",
+        )
+        for tokens in (1, 16)
+    ] + [
+        (
+            "winner of `linear` to a hand-written table of tiles, time, median of all shapes",
+            f"{_median([row['winner_to_table'] for row in document['rows']]):.2f}×",
+        )
+    ]
+
+
+def _device(document: Any) -> list[tuple[str, str]]:
+    compile_ms = [entry["ms"] for entry in document["compile"]]
+    return [
+        ("CPU device: compiling a kernel of the seeds", f"{max(compile_ms):.0f} ms at most"),
+        (
+            "CPU device: a launch through Triton, native",
+            f"{document['launch']['launched_us_min']:.1f} µs, "
+            f"{document['launch']['native_us_min']:.1f} µs",
+        ),
+    ]
+
+
+def _verdicts(document: Any) -> list[tuple[str, str]]:
+    found = []
+    for name, task in document["tasks"].items():
+        accept = task["accepts"][0]["seconds"] if task["accepts"] else None
+        found.append(
+            (
+                f"a verdict of `{name}`: policy reject, bits reject, accept",
+                f"{1e3 * task['policy_reject_s']['median']:.0f} ms, "
+                f"{task['bits_reject_s']['median']:.2f} s, "
+                + (f"{accept:.0f} s" if accept else "none"),
+            )
+        )
+    peak = document["peak_memory_bytes"] / 2**30
+    return [*found, ("peak memory, host and workers", f"{peak:.2f} GiB")]
+
+
+def _null(document: Any) -> list[tuple[str, str]]:
+    end, drawn = document["end_to_end"], document["resampled"]
+    return [
+        (
+            "identical kernels, distinct binaries: accepted, of real trials; of resampled trials",
+            f"{_accepted(end)}; {_accepted(drawn['null'])}",
+        ),
+        (
+            "power at a true gain of 2 %, of 5 % (resampled)",
+            f"{_accepted(drawn['gain 2 %'])}, {_accepted(drawn['gain 5 %'])}",
+        ),
+    ]
+
+
+def _accepted(counts: Any) -> str:
+    low, high = counts["clopper_pearson_95"]
+    return f"{counts['accepted']} of {counts['trials']} (95 %: {100 * low:.1f}–{100 * high:.1f} %)"
+
+
+def _mutants(document: Any) -> list[tuple[str, str]]:
+    tasks = [value for value in document.values() if isinstance(value, dict)]
+    right = sum(task["rejected_by_the_right_check"] for task in tasks)
+    return [
+        (
+            "one-spot mutants of the seeds rejected by the check that must see them",
+            f"{right} of {sum(task['mutants'] for task in tasks)}",
+        )
+    ]
+
+
+def _versions(document: Any) -> list[tuple[str, str]]:
+    names = ", ".join(sorted(version["triton"] for version in document["versions"]))
+    return [
+        (
+            f"digests compared over Triton {names}, program orders and threads; different",
+            f"{document['comparisons']}; {len(document['differences'])}",
+        )
+    ]
+
+
+def _lineage(document: Any) -> list[tuple[str, str]]:
+    medians = document["query_ms"]
+    return [
+        (
+            f"{document['candidates']:,} candidates: queries of `runs`, `show`, `diff`, median",
+            ", ".join(f"{medians[name]['median']:.0f}" for name in ("runs", "show_run", "diff"))
+            + " ms",
+        )
+    ]
+
+
+def _median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+FIGURES: dict[str, Callable[[Any], list[tuple[str, str]]]] = {
+    "main_job": _main_job,
+    "winner_beside_torch": _winner,
+    "cpu_device": _device,
+    "verdict_cost": _verdicts,
+    "null_sessions": _null,
+    "mutants": _mutants,
+    "triton_versions": _versions,
+    "lineage_scale": _lineage,
+}
+
+if __name__ == "__main__":
+    main()
