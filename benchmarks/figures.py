@@ -50,7 +50,7 @@ def _winner(document: Any) -> list[tuple[str, str]]:
 
     return [
         (
-            f"winner of `linear` to torch fp32, time at {tokens} token(s), worst of shapes and dtypes",
+            f"winner of `linear` to torch fp32, time at M = {tokens}, worst of shapes and dtypes",
             f"{worst('winner_to_torch_fp32', tokens):.2f}×",
         )
         for tokens in (1, 16)
