@@ -6,7 +6,7 @@ tiles of :mod:`lower_product`: the same fma for the same element in the same ord
 those of the loop, and of ``tl.dot``. What is left over below a block runs as the loop it is.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelsmith.devices.cpu.codegen_text import branch
 from kernelsmith.devices.cpu.lower_axis import constant_of
@@ -26,8 +26,9 @@ from kernelsmith.devices.cpu.lower_state import (
 from kernelsmith.devices.cpu.ttir import Op, Ty, Value
 from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE, SHAPE
 
-#: k values a block covers.
-BLOCK = 64
+#: Most k values that one block covers; a block's size is a multiple of GRAIN.
+BLOCK = 256
+GRAIN = 32
 _PURE = ELEMENTWISE | frozenset(SHAPE) | {"tt.load", "arith.constant"}
 
 
@@ -122,7 +123,7 @@ def blocks(lo: Lowering, chain: Chain, buffer: Buffer, lower: Form, upper: Form)
     span = em.op(level, f"sub i64 {upper.val}, {lower.val}")
     more = em.op(level, f"icmp sgt i64 {span}, 0")
     span = em.op(level, f"select i1 {more}, i64 {span}, i64 0")
-    covered = em.op(level, f"and i64 {span}, {-BLOCK}")
+    covered = em.op(level, f"and i64 {span}, {-GRAIN}")
     some = em.op(level, f"icmp ne i64 {covered}, 0")
     for op in chain.loop.regions[0].ops[:-1]:
         for result in op.results:
@@ -131,9 +132,14 @@ def blocks(lo: Lowering, chain: Chain, buffer: Buffer, lower: Form, upper: Form)
     def run() -> None:
         with em.loop(covered, BLOCK) as loop:
             start = Form("U", "i64", loop.index, em.depth, 0, False, BLOCK)
+            rest = em.op(em.depth, f"sub i64 {covered}, {loop.index}")
+            less = em.op(em.depth, f"icmp slt i64 {rest}, {BLOCK}")
+            trips = em.op(em.depth, f"select i1 {less}, i64 {rest}, i64 {BLOCK}")
+            left = _operand(lo, chain, chain.left, chain.rows, lower, start, rows=True)
+            right = _operand(lo, chain, chain.right, chain.columns, lower, start, rows=False)
             product = Product(
-                left=_operand(lo, chain, chain.left, chain.rows, lower, start, rows=True),
-                right=_operand(lo, chain, chain.right, chain.columns, lower, start, rows=False),
+                left=replace(left, trips=trips),
+                right=replace(right, trips=trips),
                 elem="f32",
                 source=buffer,
                 out=buffer,
@@ -162,7 +168,7 @@ def _operand(
         return narrow, ((at, zero) if rows else (zero, at))
 
     along = _along(lo, chain, narrow)
-    return Operand(place=place, elem=narrow.ty.elem, size=size, k=BLOCK, along_k=along)
+    return Operand(place=place, elem=narrow.ty.elem, size=size, k=BLOCK, along_k=along, trips=BLOCK)
 
 
 def narrow_source(lo: Lowering, value: Value) -> Value:

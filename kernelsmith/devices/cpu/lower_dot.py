@@ -67,7 +67,7 @@ def _left(lo: Lowering, value: Value, batch: Index) -> Operand:
 
     along_k = contiguous_axis(lo, value) != len(value.ty.shape) - 2
     m, k = value.ty.shape[-2:]
-    return Operand(place=place, elem=value.ty.elem, size=m, k=k, along_k=along_k)
+    return Operand(place=place, elem=value.ty.elem, size=m, k=k, along_k=along_k, trips=k)
 
 
 def _right(lo: Lowering, value: Value, batch: Index) -> Operand:
@@ -76,7 +76,7 @@ def _right(lo: Lowering, value: Value, batch: Index) -> Operand:
 
     along_k = contiguous_axis(lo, value) == len(value.ty.shape) - 2
     k, n = value.ty.shape[-2:]
-    return Operand(place=place, elem=value.ty.elem, size=n, k=k, along_k=along_k)
+    return Operand(place=place, elem=value.ty.elem, size=n, k=k, along_k=along_k, trips=k)
 
 
 def _cheap(lo: Lowering, value: Value) -> bool:

@@ -70,10 +70,7 @@ def versioned(lo: Lowering, ctx: Context, masks: Masks, body: Body) -> list[Form
     if lo.plain or not masks.known or not fulls or not all(fulls):
         return body(ctx)
     em, level = lo.em, lo.em.depth
-    cond = fulls[0]
-    for full in dict.fromkeys(fulls[1:]):
-        if full != cond:
-            cond = em.op(level, f"and i1 {cond}, {full}")
+    cond = _all(lo, masks.forms)
     name = em.fresh("mask")
     em.do(level, f"br i1 {cond}, label %{name}.all, label %{name}.some")
     sides = []
@@ -91,6 +88,20 @@ def versioned(lo: Lowering, ctx: Context, masks: Masks, body: Body) -> list[Form
         dirty = any(forms[i].dirty for *_, forms in sides)
         merged.append(Form("V", form.elem, em.op(level, f"phi {kind} {pairs}"), level, 0, dirty))
     return merged
+
+
+def _all(lo: Lowering, forms: list[Form]) -> str:
+    """Conjunction of the forms' truth, those of outer loops first, where they belong."""
+    cond, at = "", 0
+    for form in sorted(forms, key=lambda f: f.level):
+        if form.is_const and form.val:
+            continue
+        if not cond:
+            cond, at = whole(form), form.level
+        elif whole(form) != cond:
+            at = max(at, form.level)
+            cond = lo.em.op(at, f"and i1 {cond}, {whole(form)}")
+    return cond
 
 
 def _text(lo: Lowering, form: Form, lanes: int, level: int) -> str:

@@ -21,13 +21,15 @@ Place = Callable[[Form, Form], tuple[Value, Index]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
     """One side of a product: ``size`` rows (left) or columns (right) by ``k``. ``along_k``: its
-    loads are contiguous along k."""
+    loads are contiguous along k. ``trips``: how many of the k values there are this time, a
+    multiple of 32 where it is an operand."""
 
     place: Place
     elem: str
     size: int
     k: int
     along_k: bool
+    trips: int | str
 
 
 def read(lo: Lowering, side: Operand, lanes: int, spots: list[tuple[Form, Form]]) -> list[Form]:
@@ -60,9 +62,9 @@ def widen(lo: Lowering, lanes: int, form: Form, elem: str) -> Form:
     return Form(form.kind, elem, wide, form.level, 0, form.dirty)
 
 
-def counted(lo: Lowering, stack: ExitStack, size: int, step: int) -> Form:
+def counted(lo: Lowering, stack: ExitStack, size: int | str, step: int) -> Form:
     """A loop over ``range(0, size, step)`` kept open by the stack; its index."""
-    if size <= step:
+    if isinstance(size, int) and size <= step:
         return index_const(0)
     loop = stack.enter_context(lo.em.loop(size, step))
     return Form("U", "i64", loop.index, lo.em.depth, 0, False, step)
@@ -119,8 +121,8 @@ def pack_left(lo: Lowering, side: Operand, elem: str) -> Buffer:
     mark = "" if side.along_k else "k-major"
     buffer = lo.new_buffer(Ty(elem, (side.size, side.k), mark), False)
     with ExitStack() as stack:
-        slow = counted(lo, stack, outer, 1)
-        fast = counted(lo, stack, inner, lanes)
+        slow = counted(lo, stack, outer if side.along_k else side.trips, 1)
+        fast = counted(lo, stack, side.trips if side.along_k else inner, lanes)
         along = lane(fast, lanes)
         at, k = (slow, along) if side.along_k else (along, slow)
         form = widen(lo, lanes, read(lo, side, lanes, [(at, k)])[0], elem)
@@ -138,7 +140,7 @@ def pack_panel(
         _pack_transposed(lo, side, elem, column, columns, buffer)
         return buffer.base
     with ExitStack() as stack:
-        row = counted(lo, stack, side.k, 1)
+        row = counted(lo, stack, side.trips, 1)
         fast = counted(lo, stack, columns, lanes)
         along = lane(plus(lo, column, fast), lanes)
         form = widen(lo, lanes, read(lo, side, lanes, [(along, row)])[0], elem)
@@ -183,7 +185,7 @@ def _pack_transposed(
         group = counted(lo, stack, columns, LANES)
         base = plus(lo, column, group)
         singles = [plus(lo, base, i) for i in range(LANES)]
-        start = counted(lo, stack, side.k, block_k(side, elem))
+        start = counted(lo, stack, side.trips, block_k(side, elem))
         offset = plus(lo, times(lo, start, columns), group)
         for j, text in enumerate(transposed(lo, side, elem, singles, start)):
             put(lo, buffer.base, plus(lo, offset, j * columns), text, elem, LANES)

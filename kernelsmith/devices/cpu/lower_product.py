@@ -31,8 +31,8 @@ from kernelsmith.devices.cpu.lower_pack import (
 from kernelsmith.devices.cpu.lower_state import Buffer, Context, Index, Lowering, index_const
 from kernelsmith.devices.cpu.ttir import Value
 
-#: With at most this many rows, transposed blocks are used from registers.
-DIRECT_ROWS = 16
+#: With at most this many rows, transposed blocks are used from registers: with AVX-512 and without.
+DIRECT_ROWS = {True: 16, False: 4}
 #: Accumulators that fit into registers beside a transposed block; a block is transposed again for
 #: every so many rows.
 _DIRECT_CHAINS = 8
@@ -42,8 +42,7 @@ _DIRECT_CHAINS = 8
 class Product:
     """What to multiply. ``source``: where accumulators start, a buffer or a tensor that is cheap
     to evaluate; ``out``: where they end, possibly the same buffer. ``batch``: leading indices of
-    both. ``rank``: of the accumulator; 1 means that there is one row and no row index.
-    ``trips``: how many of the k values count, an i64 operand when that is known at run time."""
+    both. ``rank``: of the accumulator; 1 means that there is one row and no row index."""
 
     left: Operand
     right: Operand
@@ -52,7 +51,6 @@ class Product:
     out: Buffer
     batch: Index = ()
     rank: int = 2
-    trips: int | str = 0
 
     def place(self, row: Form, column: Form) -> Index:
         return (*self.batch, column) if self.rank == 1 else (*self.batch, row, column)
@@ -152,7 +150,7 @@ def _tile(
         em.depth, f"getelementptr i8, ptr {left.base}, i64 {times(lo, row, row_bytes).val}"
     )
     t = f"<{lanes} x {llvm(p.elem)}>" if lanes > 1 else llvm(p.elem)
-    with em.loop(p.trips or p.left.k) as loop:
+    with em.loop(p.left.trips) as loop:
         depth = em.depth
         s = Asm(em, depth, lanes if lanes > 1 else 0)
         names = [loop.carry(t, start) for start in starts]
@@ -187,8 +185,7 @@ def direct(lo: Lowering, p: Product) -> bool:
     were transposed in."""
     right = p.right
     return (
-        p.left.size <= DIRECT_ROWS
-        and not p.trips
+        p.left.size <= DIRECT_ROWS[lo.em.features.wide]
         and right.along_k
         and right.size >= LANES
         and right.k >= LANES
@@ -213,7 +210,7 @@ def _multiply_direct(lo: Lowering, p: Product, left: Buffer) -> None:
         places = [p.place(plus(lo, row, i), lane(column, LANES)) for i in range(chains)]
         starts = [str(read_buffer(lo, ctx, p.out, place).val) for place in places]
         first = times(lo, row, row_bytes)
-        with em.loop(p.right.k, span) as loop:
+        with em.loop(p.right.trips, span) as loop:
             depth = em.depth
             s = Asm(em, depth, LANES)
             names = [loop.carry(s.of(p.elem), start) for start in starts]
