@@ -10,6 +10,7 @@ from kernelsmith.devices.cpu.codegen_asm import Asm
 from kernelsmith.devices.cpu.lower_constant import constant
 from kernelsmith.devices.cpu.lower_forms import (
     Form,
+    add_pointer,
     affine,
     as_vector,
     const,
@@ -72,8 +73,6 @@ def write_buffer(lo: Lowering, ctx: Context, buffer: Buffer, index: Index, form:
 def _shifted(lo: Lowering, ctx: Context, bound: Shifted, value: Value, index: Index) -> Form:
     start = evaluate(lo, ctx, bound.init, index)
     if value.ty.elem == "ptr":
-        from kernelsmith.devices.cpu.lower_forms import add_pointer
-
         return add_pointer(lo.em, start, bound.delta, 1, ctx.lanes)
     moved = affine(lo.em, "add", start, bound.delta)
     if moved is not None:

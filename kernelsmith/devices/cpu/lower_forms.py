@@ -56,11 +56,6 @@ def vec(elem: str, lanes: int) -> str:
     return f"<{lanes} x {llvm(elem)}>"
 
 
-def typed(form: Form, lanes: int) -> str:
-    """LLVM type of ``form.val`` as it stands."""
-    return vec(form.elem, lanes) if form.kind == "V" else llvm(form.elem)
-
-
 def wrap(value: int, elem: str) -> int:
     """The signed integer with the low bits of ``value``; i1 is 0 or 1."""
     bits = BITS[elem]
@@ -190,13 +185,3 @@ def add_pointer(em: Emitter, pointer: Form, offset: Form, item_bytes: int, lanes
     step = _scalar(em, "mul", "i64", offset.step, item_bytes, level)
     step = _scalar(em, "add", "i64", pointer.step, step, level)
     return Form("A", "ptr", val, level, step)
-
-
-def lane_index(em: Emitter, form: Form, lane: int, lanes: int) -> str | int:
-    """The value of one lane as a scalar operand."""
-    if form.kind == "U":
-        return form.val
-    if form.kind == "V":
-        return em.op(form.level, f"extractelement {vec(form.elem, lanes)} {form.val}, i64 {lane}")
-    assert isinstance(form.step, int)
-    return _scalar(em, "add", form.elem, form.val, form.step * lane, form.level)

@@ -13,7 +13,7 @@ from kernelsmith.devices.cpu.lower_evaluate import evaluate
 from kernelsmith.devices.cpu.lower_forms import Form, llvm
 from kernelsmith.devices.cpu.lower_plan import index_ops, is_lazy, plan
 from kernelsmith.devices.cpu.lower_roots import dot_in_place, reduce_and_keep, settle, store
-from kernelsmith.devices.cpu.lower_state import Context, Lazy, Lowering, Scalar
+from kernelsmith.devices.cpu.lower_state import Context, Lazy, Lowering, Scalar, index_const
 from kernelsmith.devices.cpu.ttir import Block, Module, Op, Value
 from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE, refuse
 from kernelsmith.errors import CompileError
@@ -258,8 +258,6 @@ def _scalar_load(lo: Lowering, op: Op) -> Form:
 
 
 def _unsplat(lo: Lowering, op: Op) -> Form:
-    from kernelsmith.devices.cpu.lower_state import index_const
-
     shape = op.operands[0].ty.shape
     return evaluate(lo, Context(1, lo.em.depth), op.operands[0], (index_const(0),) * len(shape))
 

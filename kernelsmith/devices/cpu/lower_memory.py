@@ -1,7 +1,16 @@
 """Loads and stores of one vector of lanes: contiguous, masked, strided, scattered."""
 
 from kernelsmith.devices.cpu.codegen_text import Emitter
-from kernelsmith.devices.cpu.lower_forms import Form, as_vector, llvm, splat, vec
+from kernelsmith.devices.cpu.lower_forms import (
+    Form,
+    add_pointer,
+    affine,
+    as_vector,
+    llvm,
+    splat,
+    vec,
+    vector_form,
+)
 from kernelsmith.devices.cpu.ttir import Ty
 
 
@@ -248,8 +257,6 @@ def store(
 
 def buffer_pointer(em: Emitter, base: str, ty: Ty, index: tuple[Form, ...], lanes: int) -> Form:
     """Address in a dense row-major buffer at an index (i64 forms)."""
-    from kernelsmith.devices.cpu.lower_forms import add_pointer, affine, vector_form
-
     stride = 1
     offset = Form("U", "i64", 0, 0)
     for dim, at in zip(reversed(ty.shape), reversed(index), strict=True):

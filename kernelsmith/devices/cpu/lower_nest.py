@@ -1,7 +1,7 @@
 """Loop nests over a tensor's index space, and the values that are put into buffers by them."""
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from kernelsmith.devices.cpu.codegen_text import LANES
 from kernelsmith.devices.cpu.lower_evaluate import evaluate, write_buffer
@@ -45,29 +45,18 @@ def over(
         body(ctx, tuple(index))
 
 
-def _axis(lo: Lowering, size: int, step: int, lane: bool) -> "_Axis":
-    return _Axis(lo, size, step, lane)
-
-
-class _Axis:
-    """A loop along one axis as a context manager that yields its index form."""
-
-    def __init__(self, lo: Lowering, size: int, step: int, lane: bool) -> None:
-        self._lo, self._size, self._step, self._lane = lo, size, step, lane
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Form:
-        if self._size == self._step:
-            base = index_const(0)
+@contextmanager
+def _axis(lo: Lowering, size: int, step: int, lane: bool) -> Iterator[Form]:
+    """A loop along one axis, if it takes more than one step; yields the axis' index form."""
+    with ExitStack() as stack:
+        base = index_const(0)
+        if size != step:
+            loop = stack.enter_context(lo.em.loop(size, step))
+            base = Form("U", "i64", loop.index, lo.em.depth, 0, False, step)
+        if lane and step > 1:
+            yield Form("A", "i64", base.val, base.level, 1, False, max(base.align, step))
         else:
-            loop = self._stack.enter_context(self._lo.em.loop(self._size, self._step))
-            base = Form("U", "i64", loop.index, self._lo.em.depth, 0, False, self._step)
-        if self._lane and self._step > 1:
-            return Form("A", "i64", base.val, base.level, 1, False, max(base.align, self._step))
-        return base
-
-    def __exit__(self, *exc: object) -> None:
-        self._stack.__exit__(None, None, None)
+            yield base
 
 
 def materialise(lo: Lowering, value: Value, into: Buffer | None = None) -> Buffer:
