@@ -26,8 +26,7 @@ from kernelsmith.lineage.store import open_store
 from kernelsmith.lineage.verdicts import accepted, candidate_record, newest
 from kernelsmith.lineage.verify import verify
 from kernelsmith.lineage.writers import write_candidate, write_verdict
-from kernelsmith.model import Candidate, CaseGain, CheckResult, Gain, Verdict
-from kernelsmith.wiring import new_candidate
+from kernelsmith.model import Candidate, CaseGain, CheckResult, Gain, Verdict, new_candidate
 
 ROOT = Path(__file__).parent.parent
 CHECKS = ("policy", "trace", "compile", "parity.train", "parity.infer", "cross_path")
@@ -73,7 +72,7 @@ def fill(path: Path, count: int) -> str:
     winner = ""
     for name in ("rms_norm", "linear"):
         source = (ROOT / "seed_kernels" / f"{name}.py").read_text()
-        seed = new_candidate(source, name, (), "seed", "")
+        seed = new_candidate(source, name, author="seed")
         run_id = store.append("", "run", run_payload(seed))
         parent = seed
         todo = proposals(seed, count // 2)
@@ -109,7 +108,7 @@ def fill(path: Path, count: int) -> str:
 def proposals(seed: Candidate, count: int) -> Iterator[tuple[int, Candidate]]:
     for number in range(count):
         source = f"{seed.source}\n# rewrite {number}\n"
-        yield number, new_candidate(source, seed.task, (), "search", "")
+        yield number, new_candidate(source, seed.task, author="search")
 
 
 def make_verdict(candidate: Candidate, number: int, against: str) -> Verdict:

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from kernelsmith import catalog, devices
-from kernelsmith.gate.judge import Gate, seed_candidate
-from kernelsmith.model import Candidate, Task
+from kernelsmith.gate.judge import Gate
+from kernelsmith.model import Candidate, Task, new_candidate, seed_candidate
 from kernelsmith.sandbox.process import open_process
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -90,13 +90,9 @@ def mutated(source: str, mutant: Mutant) -> str:
 def candidate(task: Task, mutant: Mutant) -> Candidate:
     """The mutant as a candidate of its task."""
     source = mutated(task.seed_source, mutant)
-    return Candidate(
-        id=hashlib.sha256(source.encode()).hexdigest()[:16],
-        task=task.name,
-        source=source,
-        parents=(seed_candidate(task).id,),
-        author="mutant",
-        changes=(mutant.name,),
+    parents = (seed_candidate(task).id,)
+    return new_candidate(
+        source, task.name, author="mutant", parents=parents, changes=(mutant.name,)
     )
 
 

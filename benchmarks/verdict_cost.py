@@ -24,6 +24,7 @@ from kernelsmith import wiring
 from kernelsmith.gate.probes.cheats import cheats
 from kernelsmith.gate.probes.mutants import mutants
 from kernelsmith.lineage.past import PastCandidate
+from kernelsmith.model import new_candidate, seed_candidate
 
 RESULT = Path(__file__).resolve().parent / "results" / "verdict_cost.json"
 REPEATS = 10
@@ -111,10 +112,10 @@ def measure(
     began = time.monotonic()
     proof = wires.prove(gate)
     found: dict[str, Any] = {"first_proof_s": time.monotonic() - began, "proof_s": proof["seconds"]}
-    seed = wiring.seed_candidate(task)
+    seed = seed_candidate(task)
 
     def judged(source: str) -> tuple[float, Any]:
-        candidate = wiring.new_candidate(source, name, (seed.id,), "benchmark", "")
+        candidate = new_candidate(source, name, author="benchmark", parents=(seed.id,))
         began = time.monotonic()
         verdict = gate.judge(candidate, seed, 0)
         return time.monotonic() - began, verdict

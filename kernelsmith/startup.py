@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelsmith.errors import InputError
-from kernelsmith.model import Candidate, Task, Verdict
+from kernelsmith.model import Candidate, Task, Verdict, new_candidate, seed_candidate
 from kernelsmith.ports import Device, Judge, Proposer, Sandbox
-from kernelsmith.wiring import Wiring, new_candidate, read_source, seed_candidate, versions
+from kernelsmith.wiring import Wiring, read_source, versions
 
 if TYPE_CHECKING:
     from kernelsmith import loop
@@ -192,7 +192,9 @@ def judge_file(wiring: Wiring, single: Single) -> Verdict:
     source = read_source(single.file)
     (task,) = load_tasks(wiring, (single.task,), single.device, single.task_folders)
     seed = seed_candidate(task)
-    candidate = new_candidate(source, task.name, (seed.id,), "person", single.file.name)
+    candidate = new_candidate(
+        source, task.name, author="person", parents=(seed.id,), note=single.file.name
+    )
     with ExitStack() as stack:
         device = wiring.device(task.device)
         trusted = task.shipped and candidate.id == seed.id
@@ -322,7 +324,7 @@ def _first(
     if chosen is None:
         raise InputError(f"--from {name} is of task {task}, which this run does not have")
     parent = seed_candidate(chosen).id
-    return {task: new_candidate(source, task, (parent,), author, note)}
+    return {task: new_candidate(source, task, author=author, parents=(parent,), note=note)}
 
 
 def _require_resumable(

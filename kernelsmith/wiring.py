@@ -4,7 +4,6 @@
 others. Each builder imports what it needs when it is called, so that ``--help`` stays quick.
 """
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelsmith.errors import InputError, MissingError
-from kernelsmith.model import Candidate, Task
+from kernelsmith.model import Task
 from kernelsmith.ports import Device, Judge, Proposer, Sandbox
 
 if TYPE_CHECKING:
@@ -51,19 +50,6 @@ def real() -> Wiring:
         proposer=_proposer,
         normal_hash=_normal_hash,
     )
-
-
-def seed_candidate(task: Task) -> Candidate:
-    """A task's seed as the first of its candidates."""
-    return new_candidate(task.seed_source, task.name, (), "seed", "")
-
-
-def new_candidate(
-    source: str, task: str, parents: tuple[str, ...], author: str, note: str
-) -> Candidate:
-    """A candidate of this source, by whoever wrote it."""
-    name = hashlib.sha256(source.encode()).hexdigest()[:16]
-    return Candidate(id=name, task=task, source=source, parents=parents, author=author, note=note)
 
 
 def read_source(path: Path) -> str:

@@ -30,6 +30,7 @@ from kernelsmith.model import (
     Status,
     Task,
     Verdict,
+    seed_candidate,
 )
 from kernelsmith.numerics import statistics
 from kernelsmith.ports import Device, Sandbox
@@ -283,19 +284,6 @@ class Gate:
                 )
             self._known[candidate.id] = subject
         return self._known[candidate.id]
-
-
-def seed_candidate(task: Task) -> Candidate:
-    """The seed as a candidate, without parents."""
-    from hashlib import sha256
-
-    return Candidate(
-        id=sha256(task.seed_source.encode()).hexdigest()[:16],
-        task=task.name,
-        source=task.seed_source,
-        parents=(),
-        author="seed",
-    )
 
 
 def _result(name: str, found: Outcome, seconds: float) -> CheckResult:

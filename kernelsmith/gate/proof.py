@@ -1,7 +1,6 @@
 """The gate proves itself: at each run's start it must reject planted cheats and one-spot mutants
 for the right reason, and pass the seed. A gate that fails this refuses to judge (exit 5)."""
 
-import hashlib
 import time
 from typing import Any
 
@@ -9,7 +8,7 @@ from kernelsmith.errors import EvidenceError
 from kernelsmith.gate.judge import BITS, Gate
 from kernelsmith.gate.probes.cheats import cheats
 from kernelsmith.gate.probes.mutants import mutants
-from kernelsmith.model import Candidate, Verdict
+from kernelsmith.model import Candidate, Verdict, new_candidate
 
 BEFORE_MEMORY = ("policy", "trace", "compile", "parity.train", "parity.infer", "memory")
 """What a cheat of memory must get through: repeats that it passes anyway are left out here."""
@@ -77,14 +76,8 @@ def _require_seed(gate: Gate) -> None:
 
 
 def _candidate(gate: Gate, source: str) -> Candidate:
-    return Candidate(
-        id=hashlib.sha256(source.encode()).hexdigest()[:16],
-        task=gate.task.name,
-        source=source,
-        parents=(gate.seed.id,),
-        author="seed",
-        note="self-proof",
-    )
+    parents = (gate.seed.id,)
+    return new_candidate(source, gate.task.name, author="seed", parents=parents, note="self-proof")
 
 
 def _rejection(name: str, verdict: Verdict) -> dict[str, str]:

@@ -51,6 +51,9 @@ from kernelsmith.model.nouns import (
     Status,
     Task,
     Verdict,
+    candidate_id,
+    new_candidate,
+    seed_candidate,
 )
 
 __all__ = [
@@ -97,4 +100,7 @@ __all__ = [
     "TraceResult",
     "Verdict",
     "WorkerFailure",
+    "candidate_id",
+    "new_candidate",
+    "seed_candidate",
 ]

@@ -1,5 +1,6 @@
 """Tasks, candidates and verdicts. Shapes are tuples of element counts; units are in the names."""
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -156,6 +157,37 @@ class Candidate:
     author: str
     changes: tuple[str, ...] = ()
     note: str = ""
+
+
+def candidate_id(source: str) -> str:
+    """First 16 hex digits of the SHA-256 of a source text."""
+    return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def new_candidate(
+    source: str,
+    task: str,
+    *,
+    author: str,
+    parents: tuple[str, ...] = (),
+    changes: tuple[str, ...] = (),
+    note: str = "",
+) -> Candidate:
+    """A candidate of this source, by whoever wrote it."""
+    return Candidate(
+        id=candidate_id(source),
+        task=task,
+        source=source,
+        parents=parents,
+        author=author,
+        changes=changes,
+        note=note,
+    )
+
+
+def seed_candidate(task: Task) -> Candidate:
+    """A task's seed as the first of its candidates."""
+    return new_candidate(task.seed_source, task.name, author="seed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ def test_every_command_in_the_documents_parses(page: str, line: str) -> None:
     words = shlex.split(line)
     if words[0] == "make":
         targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-        assert [word for word in words[1:] if "=" not in word][0] in targets
+        assert next(word for word in words[1:] if "=" not in word) in targets
         return
     command: Any = typer.main.get_command(build_app())
     name, rest, context = "kernelsmith", words[1:], None

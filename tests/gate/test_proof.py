@@ -8,10 +8,9 @@ import pytest
 from kernelsmith import catalog
 from kernelsmith.errors import EvidenceError
 from kernelsmith.gate import policy, proof
-from kernelsmith.gate.judge import seed_candidate
 from kernelsmith.gate.probes.cheats import cheats
 from kernelsmith.gate.probes.mutants import mutants
-from kernelsmith.model import Candidate, CheckResult, Status, Task, Verdict
+from kernelsmith.model import Candidate, CheckResult, Status, Task, Verdict, seed_candidate
 
 TASKS = ("rms_norm", "linear")
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from kernelsmith.proposers.search import candidate_id, normalised_hash
+from kernelsmith.model import candidate_id
+from kernelsmith.proposers.search import normalised_hash
 
 SOURCE = '''\
 """A module."""

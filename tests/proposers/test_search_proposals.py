@@ -9,8 +9,8 @@ import pytest
 
 from kernelsmith.catalog import load_task
 from kernelsmith.gate.policy import check
-from kernelsmith.model import Candidate, Task
-from kernelsmith.proposers.search import Search, candidate_id, normalised_hash
+from kernelsmith.model import Candidate, Task, candidate_id
+from kernelsmith.proposers.search import Search, normalised_hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

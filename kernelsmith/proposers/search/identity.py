@@ -4,11 +4,6 @@ import ast
 import hashlib
 
 
-def candidate_id(source: str) -> str:
-    """First 16 hex digits of the SHA-256 of the source text."""
-    return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
 def normalised_hash(source: str) -> str:
     """A hash of what a module does, blind to how it is written down.
 

@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kernelsmith.model import Task
+from kernelsmith.model import Task, candidate_id
 from kernelsmith.ports import Judged
 from kernelsmith.proposers.search.genome import Genome, Knob, from_text
-from kernelsmith.proposers.search.identity import candidate_id
 
 _SOUND = ("ACCEPTED", "NOT_FASTER", "REGRESSES")
 

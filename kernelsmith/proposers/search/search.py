@@ -3,11 +3,11 @@
 import random
 from collections.abc import Iterator, Sequence
 
-from kernelsmith.model import Candidate, Task
+from kernelsmith.model import Candidate, Task, candidate_id
 from kernelsmith.ports import Judged
 from kernelsmith.proposers.search import explore, opening
 from kernelsmith.proposers.search.genome import Genome, merged, simplified, to_text
-from kernelsmith.proposers.search.identity import candidate_id, normalised_hash
+from kernelsmith.proposers.search.identity import normalised_hash
 from kernelsmith.proposers.search.program import Program, read
 from kernelsmith.proposers.search.record import Entry, Record, read_history, setting_key
 from kernelsmith.proposers.search.render import render
