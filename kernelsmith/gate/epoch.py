@@ -2,19 +2,35 @@
 
 import hashlib
 import json
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
+from kernelsmith.errors import MissingError
 from kernelsmith.model import Task
+
+LANG = Path(__file__).parent.parent / "lang.py"
 
 
 def epoch(task: Task, device: dict[str, Any]) -> str:
-    """A name of 16 hex digits for seed, device, compiler and flags together.
+    """A name of 16 hex digits for seed, vetted functions, Triton, device, compiler and flags.
+
+    Triton belongs to it on every device: it decides the text that a device compiles.
 
     Args:
         device: what ``Device.describe`` says; JSON-able.
+
+    Raises:
+        MissingError: Triton is not installed.
     """
+    try:
+        triton = metadata.version("triton")
+    except metadata.PackageNotFoundError:
+        raise MissingError("triton is not installed", hint="pip install triton") from None
     facts = {
         "seed": hashlib.sha256(task.seed_source.encode()).hexdigest(),
+        "lang": hashlib.sha256(LANG.read_bytes()).hexdigest(),
+        "triton": triton,
         "device": device,
     }
     text = json.dumps(facts, sort_keys=True, ensure_ascii=False)
