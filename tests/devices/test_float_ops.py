@@ -136,6 +136,10 @@ def test_fma_rounds_once_on_levels_with_and_without_the_instruction() -> None:
     c[:128] = (-(a.astype(np.float64) * b.astype(np.float64))).astype(np.float32)[:128]
     a[200:], b[200:] = np.float32(2.0**-80), (b * np.float32(2.0**-60))[200:]
     c[200:] = rng.integers(0, 4000, 56).astype(np.uint32).view(np.float32)
+    # Exactly between two float32 but for a term far below: its sign decides.
+    a[128:160] = b[128:160] = np.float32(1 + 2.0**-12)
+    c[128:160] = np.exp2(-np.arange(56.0, 88.0)) * np.where(np.arange(32) % 2, 1, -1)
+    a[144:160] *= -1
     (got,) = apply(("f32",) * 3, [("%r = math.fma %x0, %x1, %x2 : $T(f32)", "f32")], a, b, c)
     want = np.array([exact_fma(*map(float, v)) for v in zip(a, b, c, strict=True)], np.float32)
     same_bits(got, want, "fma")

@@ -90,6 +90,48 @@ def test_a_load_sees_memory_as_it_was_at_its_place() -> None:
         assert (x == want).all()
 
 
+def tile(size: int) -> list[str]:
+    """%p and %q: pointers to x and y, ``size`` elements each."""
+    t = f"tensor<{size}x!tt.ptr<f32>>"
+    lines = [f"%i = tt.make_range {{end = {size} : i32, start = 0 : i32}} : tensor<{size}xi32>"]
+    for base, pointer in (("%x", "%p"), ("%y", "%q")):
+        lines.append(f"{pointer}s = tt.splat {base} : !tt.ptr<f32> -> {t}")
+        lines.append(f"{pointer} = tt.addptr {pointer}s, %i : {t}, tensor<{size}xi32>")
+    return lines
+
+
+@pytest.mark.parametrize("shift", [-17, -1, 0, 1, 16, 63, 64, 300])
+def test_a_copy_between_overlapping_tensors_reads_before_it_writes(shift: int) -> None:
+    size = 256
+    t = f"tensor<{size}x!tt.ptr<f32>>"
+    body = [*tile(size), f"%v = tt.load %p : {t}", f"tt.store %q, %v : {t}", "tt.return"]
+    text = function("k", ["%x: !tt.ptr<f32>", "%y: !tt.ptr<f32>"], body)
+    for cpu in levels():
+        memory = np.arange(1000, dtype=np.float32)
+        want = memory.copy()
+        want[100 + shift : 100 + shift + size] = memory[100 : 100 + size]
+        run(text, memory[100:], memory[100 + shift :], cpu=cpu)
+        assert (memory == want).all()
+
+
+def test_two_tensors_can_be_swapped() -> None:
+    t = "tensor<64x!tt.ptr<f32>>"
+    body = [
+        *tile(64),
+        f"%a = tt.load %p : {t}",
+        f"%b = tt.load %q : {t}",
+        f"tt.store %p, %b : {t}",
+        f"tt.store %q, %a : {t}",
+        "tt.return",
+    ]
+    text = function("k", ["%x: !tt.ptr<f32>", "%y: !tt.ptr<f32>"], body)
+    for cpu in levels():
+        x, y = np.arange(64, dtype=np.float32), -np.ones(64, np.float32)
+        run(text, x, y, cpu=cpu)
+        assert (x == -1).all()
+        assert (y == np.arange(64)).all()
+
+
 SCATTER = function(
     "scatter",
     ["%x: !tt.ptr<f32>", "%at: !tt.ptr<i32>", "%o: !tt.ptr<f32>", "%n: i32"],
