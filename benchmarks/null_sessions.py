@@ -184,7 +184,7 @@ def main() -> None:
         }
         facts = {
             "device": labs[PLANTED_IN].bench.device.describe(),
-            "sandbox": sandbox.describe(),
+            "sandbox": sandbox.describe()["name"],
             "cores": len(os.sched_getaffinity(0)),
             "cases": {name: [case.id for case in lab.cases] for name, lab in labs.items()},
             "variants": VARIANTS,

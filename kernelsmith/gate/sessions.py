@@ -209,6 +209,7 @@ def _raw(result: TimeResult, a: Subject, label: str) -> dict[str, Any]:
         "session": label,
         "against": a.candidate.id,
         "seconds": result.seconds,
+        "facts": result.facts,
         "cases": [
             {
                 "case": times.key,
