@@ -33,6 +33,7 @@ from kernelsmith.model import (
 )
 from kernelsmith.ports import Device, Reply, Role, Sandbox, Worker
 
+ROLES: tuple[Role, ...] = ("frontend", "launcher", "seed")
 R = TypeVar("R", TraceResult, CompileResult, RunsResult, TimeResult)
 
 
@@ -69,7 +70,8 @@ class Bench:
     def submit(self, role: Role, job: Job, files: Mapping[str, bytes] | None = None) -> Reply:
         """One job on the worker of this role; the caller closes the reply."""
         if role not in self._workers:
-            self._workers[role] = self._sandbox.start(role)
+            # They warm up side by side, and all are needed before long.
+            self._workers = {each: self._sandbox.start(each) for each in ROLES}
         return self._workers[role].submit(job, files)
 
     # ------------------------------------------------------------------------- trace and compile
