@@ -4,11 +4,23 @@ from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.parity import note_marks
 from kernelsmith.gate.reference import Reference, compare
 from kernelsmith.gate.subject import Ask, Outcome, Subject
+from kernelsmith.model import Plan
 
-WAYS = (("poison 2", 2, False), ("scratch left by an earlier call", 3, True))
+WAYS = (
+    ("poison 2", 2, False),
+    ("scratch left by an earlier call", 3, True),
+    ("memory all zero", 0, False),
+    ("memory all 0xFF", 255, False),
+)
 """Further patterns beside the one parity ran under, the second on scratch that a call on other
 inputs left: an output element that is never written, or a result that hangs on what memory held,
-cannot equal the seed under all of them."""
+cannot equal the seed under all of them. In the last two, buffers end and start at a page that
+cannot be touched, so a read beyond one crashes."""
+
+SCRATCH_BY_DATA = 16
+SCRATCH_FREE_BYTES = 64 * 2**20
+"""A plan may have scratch of so many times its inputs and outputs, and so much besides: timing
+holds several sets of buffers for both sides."""
 
 
 def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
@@ -20,6 +32,10 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
     found = _marks(subject)
     if found.status is not None:
         return found
+    for key, plan in subject.plans.items():
+        found = scratch(key, plan)
+        if found.status is not None:
+            return found
     cases = sorted(bench.task.cases, key=lambda case: reference.seconds[case.id])
     runs = [(case, how, poison, stale) for case in cases for how, poison, stale in WAYS]
     asks = [
@@ -32,7 +48,7 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
         )
         for case, how, poison, stale in runs
     ]
-    done = bench.execute(subject, asks, seconds_expected=3 * sum(reference.seconds.values()))
+    done = bench.execute(subject, asks, seconds_expected=5 * sum(reference.seconds.values()))
     if isinstance(done, Outcome):
         return done
     for (case, how, _, _), execution in zip(runs, done, strict=True):
@@ -51,6 +67,26 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
     if found.status is not None:
         return found
     return Outcome(evidence={"runs": len(runs), "ways": [how for how, _, _ in WAYS]})
+
+
+def scratch(key: str, plan: Plan) -> Outcome:
+    """Refuses a plan whose scratch is out of proportion to what it reads and returns."""
+    outputs = {ref.buffer for ref in plan.outputs}
+    spare = data = 0
+    for index, buffer in enumerate(plan.buffers):
+        if buffer.arg or index in outputs:
+            data += buffer.nbytes
+        else:
+            spare += buffer.nbytes
+    most = SCRATCH_BY_DATA * data + SCRATCH_FREE_BYTES
+    if spare <= most:
+        return Outcome()
+    return Outcome(
+        status="MEMORY",
+        message=f"case {key}: {spare} bytes of scratch, at most {most} are allowed "
+        f"({SCRATCH_BY_DATA} times inputs and outputs, and {SCRATCH_FREE_BYTES})",
+        evidence={"case": key, "scratch_bytes": spare, "allowed_bytes": most},
+    )
 
 
 def _marks(subject: Subject) -> Outcome:

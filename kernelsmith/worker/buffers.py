@@ -1,12 +1,15 @@
-"""Memory that the launcher owns: one fresh mapping for each buffer set, with red zones.
+"""Memory that the launcher owns: one fresh mapping for each buffer set, red zones and guards.
 
 Every buffer lies at a 64-byte aligned address plus the requested misalignment, between two red
-zones of at least RED_ZONE_BYTES. Order and distances of the buffers change with the seed, and the
-mapping changes with each set, so neither an address nor a distance says anything to a kernel.
+zones of at least RED_ZONE_BYTES, in pages of its own between guards. Order and distances of the
+buffers change with the seed, and the mapping changes with each set, so neither an address nor a
+distance says anything to a kernel. Under the two constant poisons there are no zones but the rest
+of a page: under ZEROS every buffer ends at a guard, under ONES it starts at one.
 """
 
 import contextlib
 import mmap
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,21 +18,14 @@ from numpy.typing import NDArray
 
 from kernelsmith.errors import InputError
 from kernelsmith.model import ITEMSIZE_BYTES, InputSpec, OutputRef, Plan, TensorMeta
-from kernelsmith.worker import buffers_poison
+from kernelsmith.worker import buffers_guard, buffers_poison
+from kernelsmith.worker.buffers_guard import Region
 from kernelsmith.worker.buffers_poison import Bytes
 
 ALIGN_BYTES = 64
 RED_ZONE_BYTES = 4096
 # A store that runs past a buffer by whole rows of a tile must not jump over the zone.
 RED_ZONE_MAX_BYTES = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Region:
-    """A private anonymous mapping: ``bytes`` views it, ``address`` is where it lies."""
-
-    bytes: Bytes
-    address: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,24 +85,38 @@ def allocate(plan: Plan, *, misalign_bytes: int, poison: int) -> BufferSet:
 
     Order and distances are drawn from ``poison``; see the module for what is promised."""
     draw = np.random.Generator(np.random.PCG64([poison, len(plan.buffers)]))
-    spans: dict[int, Span] = {}
-    labels = names(plan)
-    offset = 0
+    # The reservation's margins and distances are fresh each time: they decide nothing that
+    # a kernel may depend on, and must not be foreseen.
+    layout = buffers_guard.Layout(secrets.randbelow)
+    pages: dict[int, buffers_guard.Pages] = {}
     for index in draw.permutation(len(plan.buffers)).tolist():
         nbytes = plan.buffers[index].nbytes
+        if poison in buffers_poison.CONSTANT:
+            edge: buffers_guard.Edge = "end" if poison == buffers_poison.ZEROS else "start"
+            pages[index] = layout.put_at_edge(nbytes, edge, align=ALIGN_BYTES, shift=misalign_bytes)
+            continue
         zone = RED_ZONE_BYTES + min(RED_ZONE_MAX_BYTES, nbytes // 4)
         gap = int(draw.integers(0, 16)) * ALIGN_BYTES
-        start = _aligned(offset + zone + gap) + misalign_bytes
-        end = start + nbytes + zone
-        spans[index] = Span(
-            name=labels[index], zone_start=offset, start=start, nbytes=nbytes, zone_end=end
+        pages[index] = layout.put(
+            nbytes, before=zone + gap, align=ALIGN_BYTES, shift=misalign_bytes, after=zone
         )
-        offset = end
-    region = map_region(offset)
-    ordered = tuple(spans[index] for index in range(len(plan.buffers)))
-    for index, span in enumerate(ordered):
+    region = buffers_guard.reserve(layout)
+    spans = tuple(
+        Span(
+            name=label,
+            zone_start=pages[index].begin,
+            start=pages[index].start,
+            nbytes=pages[index].nbytes,
+            zone_end=pages[index].end,
+        )
+        for index, label in enumerate(names(plan))
+    )
+    held = BufferSet(region=region, spans=spans, poison=poison)
+    for index, span in enumerate(spans):
         buffers_poison.fill(region.bytes[span.zone_start : span.zone_end], poison, index)
-    return BufferSet(region=region, spans=ordered, poison=poison)
+        # From its own start, as in a timed replay.
+        buffers_poison.fill(held.view(index), poison, index)
+    return held
 
 
 def broken_zones(buffers: BufferSet) -> tuple[str, ...]:
@@ -205,7 +215,3 @@ def input_images(
             spec, drawn[spec.name], buffer.nbytes, poison=poison, salt=index
         )
     return images
-
-
-def _aligned(offset: int) -> int:
-    return -(-offset // ALIGN_BYTES) * ALIGN_BYTES

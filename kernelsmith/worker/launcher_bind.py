@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from kernelsmith.errors import InputError
 from kernelsmith.model import Launch, LaunchArg, ObjectInfo
-from kernelsmith.worker.buffers import ALIGN_BYTES, Region, map_region
+from kernelsmith.worker.buffers import ALIGN_BYTES, map_region
+from kernelsmith.worker.buffers_guard import Region
 
 SLOT_BYTES = 8
 _POINTER = struct.Struct("<Q")

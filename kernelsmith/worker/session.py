@@ -22,10 +22,8 @@ from kernelsmith.model import (
     CaseTimes,
     TimeJob,
     TimeResult,
-    WorkerFailure,
 )
 from kernelsmith.worker import buffers, clock, launcher, launcher_bind, session_case
-from kernelsmith.worker import session_slots as slots_of
 from kernelsmith.worker.buffers_poison import Bytes
 from kernelsmith.worker.progress import Progress
 
@@ -64,7 +62,6 @@ def run(
                 folder=folder,
                 entries=entries,
                 draw=draw,
-                region=_region(job, llc_bytes),
                 sweep=_sweep(job, llc_bytes),
                 arena=arena_address,
                 llc_bytes=llc_bytes,
@@ -73,32 +70,27 @@ def run(
                 out=out,
                 progress=progress,
             )
-            cases, pool_facts, failure = _all_cases(session)
+            cases, pool_facts = _all_cases(session)
     finally:
         if collecting:
             gc.enable()
     del arena
     facts |= {"llc_bytes": llc_bytes, "pools": pool_facts, **clock.used_since(before)}
     seconds = time.perf_counter() - begun
-    return TimeResult(cases=cases, seconds=seconds, failure=failure, facts=facts)
+    return TimeResult(cases=cases, seconds=seconds, facts=facts)
 
 
 def _all_cases(
     session: session_case.Session,
-) -> tuple[tuple[CaseTimes, ...], dict[str, Any], WorkerFailure | None]:
+) -> tuple[tuple[CaseTimes, ...], dict[str, Any]]:
     """Times the cases in random order; returns them in the job's order."""
     done: dict[str, CaseTimes] = {}
     facts: dict[str, Any] = {}
     cases = list(session.job.cases)
     session.placement.shuffle(cases)
     for case in cases:
-        times, facts[case.key], changed = session_case.run(session, case)
-        if changed:
-            where, names = changed
-            message = f"a timed replay changed input {', '.join(names)}"
-            return (), facts, WorkerFailure(status="MEMORY", message=message, where=where)
-        done[case.key] = times
-    return tuple(done[case.key] for case in session.job.cases), facts, None
+        done[case.key], facts[case.key] = session_case.run(session, case)
+    return tuple(done[case.key] for case in session.job.cases), facts
 
 
 def _load(
@@ -116,20 +108,6 @@ def _load(
         )
         for object_id in ids
     }
-
-
-def _region(job: TimeJob, llc_bytes: int) -> buffers.Region:
-    """One mapping that every pool of the session fits into: its pages are faulted in once."""
-    needed = 0
-    for case in job.cases:
-        shape = slots_of.shape_of(case)
-        needed = max(
-            needed, slots_of.room_bytes(shape, slots_of.warm_slots(shape), own_inputs=False)
-        )
-        if case.cold:
-            slots = slots_of.cold_slots(shape, llc_bytes, slots_of.COLD_SLOTS_MAX)
-            needed = max(needed, slots_of.room_bytes(shape, slots, own_inputs=True))
-    return buffers.map_region(needed + session_case.BASE_LINES * buffers.ALIGN_BYTES, huge=True)
 
 
 def _sweep(job: TimeJob, llc_bytes: int) -> Bytes:

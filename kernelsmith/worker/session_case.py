@@ -16,14 +16,6 @@ from kernelsmith.worker.progress import Progress
 from kernelsmith.worker.session_octets import Timing
 from kernelsmith.worker.session_slots import Side
 
-INPUT_POISON = 2
-CHECKED_SLOTS = 4
-# Where a pool may start within the region.
-BASE_LINES = 1024
-
-# Where ("a:KEY", "b:KEY" or "KEY") and the names of the inputs.
-Changed = tuple[str, list[str]]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
@@ -33,7 +25,6 @@ class Session:
     folder: Path
     entries: Mapping[str, launcher_bind.Entry]
     draw: launcher.Draw
-    region: buffers.Region
     sweep: Bytes
     arena: int
     llc_bytes: int
@@ -43,13 +34,13 @@ class Session:
     progress: Progress
 
 
-def run(session: Session, case: TimedCase) -> tuple[CaseTimes, dict[str, Any], Changed | None]:
-    """Times one case: (times, facts, whose replay changed which inputs)."""
+def run(session: Session, case: TimedCase) -> tuple[CaseTimes, dict[str, Any]]:
+    """Times one case: (times, facts)."""
     shape = slots_of.shape_of(case)
     drawn = launcher.drawn_inputs(case.inputs, session.folder, session.draw)
     images = {
         spec.name: buffers.input_image(
-            spec, drawn[spec.name], shape.inputs[spec.name], poison=INPUT_POISON, salt=0
+            spec, drawn[spec.name], shape.inputs[spec.name], poison=pools.INPUT_POISON, salt=0
         )
         for spec in case.inputs.tensors
         if spec.name in shape.inputs
@@ -62,8 +53,8 @@ def run(session: Session, case: TimedCase) -> tuple[CaseTimes, dict[str, Any], C
     at = session_octets.pace(each_ns, case, slots, cold=False, share=1.0)
     warm = session_octets.measure(warm_pool, at, session.verify, warm_picks, mark)
     facts = {"warm_slots": slots, "warm_replays": list(warm.replays)}
-    changed = _changed(warm_pool, case, images)
     cold = None
+    del warm_pool
     if case.cold:
         share = session_octets.cold_share(len(session.job.cases), case.octets, case.window_ms)
         # Cold replays take longer than the warm ones just timed, so this many are enough.
@@ -75,7 +66,6 @@ def run(session: Session, case: TimedCase) -> tuple[CaseTimes, dict[str, Any], C
         at = session_octets.pace(each_ns, case, slots, cold=True, share=share)
         cold = session_octets.measure(cold_pool, at, session.verify, cold_picks, mark)
         facts |= {"cold_slots": slots, "cold_replays": list(cold.replays)}
-        changed = changed or _changed(cold_pool, case, images)
     windows = warm.windows_ns + (cold.windows_ns if cold else ())
     times = CaseTimes(
         key=case.key,
@@ -86,7 +76,7 @@ def run(session: Session, case: TimedCase) -> tuple[CaseTimes, dict[str, Any], C
         below_floor=min(min(octet) for octet in windows) < case.floor_us * 1e3,
         replays=_write_picked(session.out, warm, cold),
     )
-    return times, facts, changed
+    return times, facts
 
 
 def _pool(
@@ -99,11 +89,11 @@ def _pool(
     cold: bool,
 ) -> pools.Pool:
     rng = random.Random(session.placement.getrandbits(64))
-    base = rng.randrange(BASE_LINES) * buffers.ALIGN_BYTES
     return pools.build(
         case,
         shape,
-        pools.Place(region=session.region, base=base, rng=rng, arena=session.arena),
+        session.arena,
+        rng,
         images,
         session.entries,
         session.job.object_of,
@@ -111,21 +101,6 @@ def _pool(
         own_inputs=cold,
         sweep=session.sweep if cold else None,
     )
-
-
-def _changed(pool: pools.Pool, case: TimedCase, images: Mapping[str, Bytes]) -> Changed | None:
-    names = pool.changed_inputs(images, CHECKED_SLOTS)
-    return (_culprit(pool, case, images), names) if names else None
-
-
-def _culprit(pool: pools.Pool, case: TimedCase, images: Mapping[str, Bytes]) -> str:
-    """ "a:KEY" or "b:KEY" for the side that changes inputs again when asked, else the key alone."""
-    for side in slots_of.sides():
-        pool.lay_inputs(images)
-        pool.replay(side, len(pool.slots))
-        if pool.changed_inputs(images, len(pool.slots)):
-            return f"{side}:{case.key}"
-    return case.key
 
 
 def _marker(session: Session, case: TimedCase) -> Callable[[Side], None]:

@@ -2,8 +2,10 @@
 
 A slot holds what one replay writes: the outputs, then scratch. The n-th of either side lies at
 the same address, so that no side has the better buffers. Each slot serves one replay; then the
-pool is *renewed*: outputs and scratch of all slots are filled with a byte that changes. A replay
-never finds what an earlier one left.
+pool is *renewed*: outputs and scratch of all slots, to the ends of their pages, are filled with the
+poison of a checked run. A replay never finds what an earlier one left, and nothing that tells it
+from a checked run. Every buffer has pages of its own between guards, and inputs cannot be written:
+a kernel that reaches beyond what it was given ends the session, and is named as what ran.
 
 A *warm* pool shares one set of inputs and has just a few slots, so that all of it stays in the
 caches. In a *cold* pool every slot has inputs of its own, and a renewal ends with reading through
@@ -14,6 +16,7 @@ cold, and 78 us where four times the cache was evicted by other slots.)
 """
 
 import ctypes
+import mmap
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,20 +25,24 @@ import numpy as np
 
 from kernelsmith.errors import InputError
 from kernelsmith.model import TimedCase
-from kernelsmith.worker import buffers, clock, launcher_bind
+from kernelsmith.worker import buffers, buffers_guard, buffers_poison, clock, launcher_bind
 from kernelsmith.worker.buffers_poison import Bytes
 from kernelsmith.worker.launcher_bind import Entry
 from kernelsmith.worker.session_slots import Shape, Side, Slot, lay_out, plan_of, sides, where
+
+# A page image above this is filled in place, which then costs no more than copying it.
+IMAGE_MAX_BYTES = 256 * 1024
+
+INPUT_POISON = 2
 
 Calls = tuple[Callable[[], None], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Memory and chance that a pool is built from. ``base`` is where it may start."""
+    """Memory and chance that a pool is built from."""
 
-    region: buffers.Region
-    base: int
+    region: buffers_guard.Region
     rng: random.Random
     arena: int
 
@@ -43,7 +50,7 @@ class Place:
 class Pool:
     """Slots of one case with both sides' launches bound to each. ``cursor`` is the next slot."""
 
-    __slots__ = ("_calls", "_case", "_place", "_shape", "_sweep", "cursor", "nbytes", "slots")
+    __slots__ = ("_calls", "_case", "_images", "_place", "_shape", "_sweep", "cursor", "slots")
 
     def __init__(
         self,
@@ -60,24 +67,46 @@ class Pool:
         self._calls = calls
         self._sweep = sweep
         self.slots = slots
-        self.nbytes = sum(slot.end - slot.begin for slot in slots)
+        self._images: dict[tuple[int, int, int], Bytes] = {}
         self.cursor = 0
 
     def lay_inputs(self, images: Mapping[str, Bytes]) -> None:
-        """Copies the inputs to where the slots have them."""
-        for starts in {tuple(slot.inputs.items()): None for slot in self.slots}:
-            for name, start in starts:
-                self._place.region.bytes[start : start + images[name].size] = images[name]
+        """Copies the inputs to where the slots have them; from then on nobody can write them."""
+        region = self._place.region
+        laid = {pages: name for slot in self.slots for name, pages in slot.inputs.items()}
+        for pages, name in laid.items():
+            buffers_poison.fill(region.bytes[pages.begin : pages.end], INPUT_POISON, 0)
+            region.bytes[pages.start :][: images[name].size] = images[name]
+            buffers_guard.protect(region, pages, mmap.PROT_READ)
 
     def renew(self) -> None:
-        """Fills outputs and scratch of all slots with another byte, in the order of use."""
-        value = self._place.rng.randrange(0x21, 0xFF)
+        """Fills outputs and scratch of all slots with a checked run's poison, in order of use."""
+        seed = self._place.rng.choice(buffers_poison.CHECKED_SEEDS)
         for slot in self.slots:
-            address = self._place.region.address + slot.begin
-            ctypes.memset(address, value, slot.end - slot.begin)
+            for place, pages in enumerate(slot.private):
+                self._poison(place, pages, seed)
         if self._sweep is not None:
             self._sweep[: self._sweep.size // 8 * 8].view(np.uint64).sum()
         self.cursor = 0
+
+    def _poison(self, place: int, pages: buffers_guard.Pages, seed: int) -> None:
+        nbytes = pages.end - pages.begin
+        if nbytes > IMAGE_MAX_BYTES:
+            self._fill(self._place.region.bytes[pages.begin : pages.end], place, pages, seed)
+            return
+        key = (place, pages.start - pages.begin, seed)
+        image = self._images.get(key)
+        if image is None:
+            image = self._images[key] = np.empty(nbytes, np.uint8)
+            self._fill(image, place, pages, seed)
+        ctypes.memmove(self._place.region.address + pages.begin, image.ctypes.data, nbytes)
+
+    def _fill(self, view: Bytes, place: int, pages: buffers_guard.Pages, seed: int) -> None:
+        # The salt is the buffer's place in the candidate's plan, as in a run of that plan.
+        own = self._shape.private_of["b"]
+        salt = own[place] if place < len(own) else self._shape.private_of["a"][place]
+        buffers_poison.fill(view, seed, salt)
+        buffers_poison.fill(view[pages.start - pages.begin :][: pages.nbytes], seed, salt)
 
     def replay(self, side: Side, replays: int, pick: int | None = None) -> tuple[int, list[bytes]]:
         """Replays one side, each time in a slot of its own; renewing is not timed.
@@ -108,21 +137,12 @@ class Pool:
             found.append(buffers.output_bytes(self._place.region.bytes[start:][:nbytes], ref))
         return found
 
-    def changed_inputs(self, images: Mapping[str, Bytes], slots: int) -> list[str]:
-        """Inputs that no longer hold their bytes, in ``slots`` slots drawn at random."""
-        changed = set()
-        for slot in self._place.rng.sample(list(self.slots), min(slots, len(self.slots))):
-            for name, start in slot.inputs.items():
-                image = images[name]
-                if not np.array_equal(self._place.region.bytes[start:][: image.size], image):
-                    changed.add(name)
-        return sorted(changed)
-
 
 def build(
     case: TimedCase,
     shape: Shape,
-    place: Place,
+    arena: int,
+    rng: random.Random,
     images: Mapping[str, Bytes],
     entries: Mapping[str, Entry],
     object_of: Mapping[str, str],
@@ -134,14 +154,18 @@ def build(
     """Lays out a pool, copies the inputs and binds both sides' launches to every slot.
 
     Args:
+        arena: address of the kernels' arena.
+        rng: decides every distance.
         images: each input's storage bytes.
         object_of: as in :class:`kernelsmith.model.TimeJob`.
         own_inputs: a cold pool.
         sweep: memory to read through at each renewal of a cold pool.
     """
-    laid = lay_out(shape, place.base, place.rng, slots, own_inputs=own_inputs)
+    layout = buffers_guard.Layout(rng.randrange)
+    laid = lay_out(shape, layout, rng, slots, own_inputs=own_inputs)
+    place = Place(region=buffers_guard.reserve(layout), rng=rng, arena=arena)
     # Neighbours in memory are not neighbours in time: no prefetcher runs ahead into a slot.
-    place.rng.shuffle(laid)
+    rng.shuffle(laid)
     calls: dict[Side, list[Calls]] = {}
     for side in sides():
         calls[side] = [_bind(case, shape, side, slot, place, entries, object_of) for slot in laid]

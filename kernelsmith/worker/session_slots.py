@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernelsmith.model import Plan, TimedCase
-from kernelsmith.worker import buffers
+from kernelsmith.worker import buffers, buffers_guard
+from kernelsmith.worker.buffers_guard import Edge, Layout, Pages
 
 Side = Literal["a", "b"]
 WARM_SLOTS_BYTES = 512 * 1024
@@ -13,7 +14,6 @@ WARM_SLOTS_MAX = 128
 # More slots than this cost more to bind than they save.
 COLD_SLOTS_MAX = 320
 SLOTS_CAP_BYTES = 192 * 2**20
-GAP_MAX_LINES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +36,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """One replay's buffers: offset of each input and private buffer within the region, and the
-    span [begin, end) that holds the private ones and nothing else."""
+    """One replay's buffers: the pages of each input and of each private buffer."""
 
-    inputs: dict[str, int]
-    private: tuple[int, ...]
-    begin: int
-    end: int
+    inputs: dict[str, Pages]
+    private: tuple[Pages, ...]
 
 
 def shape_of(case: TimedCase) -> Shape:
@@ -71,7 +68,7 @@ def shape_of(case: TimedCase) -> Shape:
 
 def warm_slots(shape: Shape) -> int:
     """How many slots a warm pool has: as many as stay in the near caches, at least two."""
-    each = max(shape.private_bytes, 1)
+    each = max(sum(shape.private), 1)
     if 2 * each > SLOTS_CAP_BYTES:
         return 1
     return max(2, min(WARM_SLOTS_MAX, WARM_SLOTS_BYTES // each))
@@ -86,51 +83,35 @@ def cold_slots(shape: Shape, llc_bytes: int, replays: int) -> int:
     return max(2, min(COLD_SLOTS_MAX, -(-2 * llc_bytes // each), 2 * replays))
 
 
-def room_bytes(shape: Shape, slots: int, *, own_inputs: bool) -> int:
-    """Region bytes that a pool of ``slots`` slots needs at most."""
-    inputs = shape.input_bytes * (slots if own_inputs else 1)
-    return inputs + slots * shape.private_bytes + 2 * buffers.ALIGN_BYTES
-
-
 def lay_out(
-    shape: Shape, base: int, rng: random.Random, slots: int, *, own_inputs: bool
+    shape: Shape, layout: Layout, rng: random.Random, slots: int, *, own_inputs: bool
 ) -> list[Slot]:
-    """Places the slots behind ``base``, one after the other, at random distances."""
-    offset = base
-    shared: dict[str, int] = {}
+    """Places the slots one after the other, each buffer with its start or its end at a guard."""
+    shared: dict[str, Pages] = {}
     found = []
     for index in range(slots):
-        inputs = dict(shared)
         if own_inputs or index == 0:
-            for name, nbytes in shape.inputs.items():
-                inputs[name], offset = _put(offset, nbytes, rng)
-            shared = inputs
-        begin = offset
-        private = []
-        for nbytes in shape.private:
-            start, offset = _put(offset, nbytes, rng)
-            private.append(start)
-        found.append(Slot(inputs=inputs, private=tuple(private), begin=begin, end=offset))
+            shared = {name: _put(layout, nbytes, rng) for name, nbytes in shape.inputs.items()}
+        private = tuple(_put(layout, nbytes, rng) for nbytes in shape.private)
+        found.append(Slot(inputs=shared, private=private))
     return found
 
 
-def _put(offset: int, nbytes: int, rng: random.Random) -> tuple[int, int]:
-    """(start, end) of a buffer behind ``offset``: 64-byte aligned, at a random distance."""
-    lines = 1 + rng.randrange(GAP_MAX_LINES)
-    start = -(-offset // buffers.ALIGN_BYTES) * buffers.ALIGN_BYTES + lines * buffers.ALIGN_BYTES
-    return start, start + nbytes
+def _put(layout: Layout, nbytes: int, rng: random.Random) -> Pages:
+    edge: Edge = "end" if rng.random() < 0.5 else "start"
+    return layout.put_at_edge(nbytes, edge, align=buffers.ALIGN_BYTES)
 
 
 def _room(nbytes: int) -> int:
-    return nbytes + (GAP_MAX_LINES + 2) * buffers.ALIGN_BYTES
+    return buffers_guard.whole_pages(max(nbytes, 1))
 
 
 def where(plan: Plan, shape: Shape, side: Side, slot: Slot, index: int) -> tuple[int, int]:
     """(offset in the region, size) of a plan's buffer in ``slot``."""
     buffer = plan.buffers[index]
     if buffer.arg:
-        return slot.inputs[buffer.arg], buffer.nbytes
-    return slot.private[shape.private_of[side].index(index)], buffer.nbytes
+        return slot.inputs[buffer.arg].start, buffer.nbytes
+    return slot.private[shape.private_of[side].index(index)].start, buffer.nbytes
 
 
 def plan_of(case: TimedCase, side: Side) -> Plan:

@@ -90,6 +90,11 @@ PARTS = {
     "underrun": {
         "epilogue": "%e = getelementptr float, ptr %y, i64 -1\n  store float 1.0, ptr %e",
     },
+    # Far beyond any red zone, yet well within the reservation.
+    "reads_past": {
+        "epilogue": "%e = getelementptr float, ptr %y, i64 65536\n"
+        "  %r = load volatile float, ptr %e\n  store float %r, ptr %s",
+    },
     "spoils_input": {"epilogue": "store float 1.0, ptr %x"},
     "last_wins": {
         "each": "%pf = sitofp i64 %pid to float\n  store float %pf, ptr %y",

@@ -1,5 +1,9 @@
 """What a RunJob shows about a kernel: its outputs, and what it touched that is not its own."""
 
+import contextlib
+import faulthandler
+import os
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +11,7 @@ import pytest
 
 from kernelsmith.errors import InputError
 from kernelsmith.model import Run, RunJob, RunsResult
-from kernelsmith.worker import launcher
+from kernelsmith.worker import buffers_poison, launcher
 
 ELEMENTS = 1000
 ORDERS = ("ascending", "descending", "shuffled:5", "threads:2", "threads:7")
@@ -58,9 +62,41 @@ def test_program_order_reaches_the_kernel(bench):
     ("kind", "canary"), [("overrun", "output 0 after"), ("underrun", "output 0 before")]
 )
 def test_a_store_next_to_a_buffer_names_buffer_and_side(bench, kind, canary):
-    for poison in range(4):
+    for poison in range(1, 5):
         (result,) = execute(bench, kind, a_run(bench, poison=poison))
         assert result.canaries == (canary,)
+
+
+def died_of(bench, kind, **changes):
+    """(signal of the process that makes one run, what its progress says)"""
+    child = os.fork()
+    if not child:
+        faulthandler.disable()
+        with contextlib.suppress(BaseException):
+            execute(bench, kind, a_run(bench, **changes))
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status), (bench.folder / "progress").read_text().strip()
+
+
+def test_a_read_far_beyond_a_buffer_ends_the_process_and_names_the_run(bench):
+    assert died_of(bench, "reads_past") == (-signal.SIGSEGV, "r")
+
+
+@pytest.mark.parametrize(
+    ("kind", "poison"), [("overrun", buffers_poison.ZEROS), ("underrun", buffers_poison.ONES)]
+)
+def test_under_constant_poison_the_next_element_is_a_guard(bench, kind, poison):
+    # 1024 elements end at a page's end.
+    changes = {"plan": bench.plan(1024), "inputs": bench.inputs(1024), "poison": poison}
+    assert died_of(bench, kind, **changes) == (-signal.SIGSEGV, "r")
+    assert died_of(bench, "double", **changes) == (0, "r")
+
+
+def test_a_result_that_hangs_on_clear_scratch_shows(bench):
+    runs = [a_run(bench, key=str(poison), poison=poison) for poison in (0, 255)]
+    zeros, ones = (output(bench, result)[:4] for result in execute(bench, "reads_scratch", *runs))
+    assert (zeros, ones) == (bytes(4), b"\xff" * 4)
 
 
 def test_a_written_input_is_named(bench):
