@@ -193,7 +193,8 @@ class Run:
     "threads:<n>". ``misalign_bytes`` is added to every buffer's 64-byte aligned base.
     ``poison`` seeds the pattern that fills outputs, scratch and red zones; 0 fills with zeros and
     ends every buffer at a page that cannot be touched, 255 fills with 0xFF and starts it at one.
-    ``stale`` runs the plan once before on inputs of another seed and leaves its scratch as it is (outputs re-poisoned)."""
+    ``stale`` runs the plan once before on inputs of another seed and leaves its scratch as it is
+    (outputs re-poisoned)."""
 
     key: str
     plan: Plan
