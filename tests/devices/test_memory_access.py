@@ -60,6 +60,83 @@ def test_masked_off_lanes_touch_no_memory(elem: str, dtype: str) -> None:
         assert source is not target
 
 
+def broadcast_text(rows: bool, use: str, width: int) -> str:
+    """o[32, width] = sum over k < 37 of a vector of x under a mask, repeated along the other axis.
+
+    ``rows``: the vector is x[:n, k], repeated along columns; else x[k, :n] along rows. ``use``:
+    ``add``; ``fma``, by 2; or ``dot``, whose 16 terms a k repeat the vector, by 1."""
+    size, axis, thin = (32, 1, "32x1x") if rows else (width, 0, f"1x{width}x")
+    acc, ptr = f"tensor<32x{width}xf32>", "!tt.ptr<f32>"
+    vector, lanes, ints = (f"tensor<{size}x{elem}>" for elem in ("f32", ptr, "i32"))
+    left, right = "32x16x", f"16x{width}x"
+    repeated, other = (left, right) if rows else (right, left)
+    operands = "%b, %ones" if rows else "%ones, %b"
+    using = {
+        "add": f"%new = arith.addf %acc, %b : {acc}",
+        "fma": f"%new = math.fma %b, %two, %acc : {acc}",
+        "dot": f"%new = tt.dot {operands}, %acc, inputPrecision = ieee : "
+        f"tensor<{left}f32> * tensor<{right}f32> -> {acc}",
+    }
+    spread = repeated if use == "dot" else f"32x{width}x"
+    loop = f"iter_args(%acc = %zero) -> ({acc})  : i32 {{"
+    grid = f"tensor<32x{width}xi32>"
+    return function(
+        "k",
+        [f"%x: {ptr}", f"%o: {ptr}", "%n: i32", "%by: i32"],
+        [
+            f"%zero = arith.constant dense<0.000000e+00> : {acc}",
+            f"%two = arith.constant dense<2.000000e+00> : {acc}",
+            f"%ones = arith.constant dense<1.000000e+00> : tensor<{other}f32>",
+            "%c0 = arith.constant 0 : i32",
+            "%c1 = arith.constant 1 : i32",
+            "%c37 = arith.constant 37 : i32",
+            f"%pitch = arith.constant dense<{37 if rows else 1}> : {ints}",
+            f"%i = tt.make_range {{end = {size} : i32, start = 0 : i32}} : {ints}",
+            f"%ip = arith.muli %i, %pitch : {ints}",
+            f"%ns = tt.splat %n : i32 -> {ints}",
+            f"%m = arith.cmpi slt, %i, %ns : {ints}",
+            f"%xs = tt.splat %x : {ptr} -> {lanes}",
+            f"%xp = tt.addptr %xs, %ip : {lanes}, {ints}",
+            f"%sum = scf.for %k = %c0 to %c37 step %c1 {loop}",
+            "%kb = arith.muli %k, %by : i32",
+            f"%kv = tt.splat %kb : i32 -> {ints}",
+            f"%p = tt.addptr %xp, %kv : {lanes}, {ints}",
+            f"%v = tt.load %p, %m : {lanes}",
+            f"%e = tt.expand_dims %v {{axis = {axis} : i32}} : {vector} -> tensor<{thin}f32>",
+            f"%b = tt.broadcast %e : tensor<{thin}f32> -> tensor<{spread}f32>",
+            using[use],
+            f"scf.yield %new : {acc}",
+            "}",
+            f"%j = tt.make_range {{end = {32 * width} : i32, start = 0 : i32}} : "
+            f"tensor<{32 * width}xi32>",
+            f"%at = tt.reshape %j : tensor<{32 * width}xi32> -> {grid}",
+            f"%os = tt.splat %o : {ptr} -> tensor<32x{width}x{ptr}>",
+            f"%op = tt.addptr %os, %at : tensor<32x{width}x{ptr}>, {grid}",
+            f"tt.store %op, %sum : tensor<32x{width}x{ptr}>",
+            "tt.return",
+        ],
+    )
+
+
+@pytest.mark.parametrize("use", ["add", "fma", "dot"])
+@pytest.mark.parametrize(("rows", "width"), [(True, 32), (False, 32), (False, 16)])
+def test_a_masked_load_that_is_placed_outside_of_the_inner_loop_keeps_its_mask(
+    rows: bool, width: int, use: str
+) -> None:
+    text = broadcast_text(rows, use, width)
+    size = 32 if rows else width
+    for n in (0, 1, 5, size - 1, size):
+        _memory, flat = before_a_wall(37 * n * 4, "f4")
+        flat[:] = np.arange(1, flat.size + 1) % 13
+        sums = flat.reshape(n, 37).sum(1) if rows else flat.reshape(37, n).sum(0)
+        want = np.zeros((size, 1), np.float32)
+        want[:n, 0] = sums * {"add": 1, "fma": 2, "dot": 16}[use]
+        for cpu in levels():
+            out = np.zeros((32, width), np.float32)
+            run(text, flat, out, n, 1 if rows else n, cpu=cpu)
+            assert (out == (want if rows else want.T)).all()
+
+
 SHIFT = function(
     "shift",
     ["%x: !tt.ptr<f32>"],

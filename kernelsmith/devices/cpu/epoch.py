@@ -119,7 +119,6 @@ def canonical(ttir: str) -> str:
 
 
 _VALUE = re.compile(r"%[A-Za-z0-9_$.\-]+")
-_ARGUMENT_HINT = re.compile(r" \{tt\.(?:divisibility|pointee_dtype|contiguity)[^{}]*\}(?=[,)])")
 _LOCATION = re.compile(r'\s*\bloc\(|"(?:[^"\\]|\\.)*"')
 
 

@@ -127,9 +127,11 @@ def _range(lo: Lowering, ctx: Context, op: Op, at: Form) -> Form:
 def _load(lo: Lowering, ctx: Context, op: Op, index: Index) -> Form:
     forms = [evaluate(lo, ctx, operand, index) for operand in op.operands]
     pointer = forms[0]
-    mask = forms[1] if len(forms) > 1 and not ctx.unmasked else None
-    other = forms[2] if len(forms) > 2 else None
     level = max(ctx.base, *(f.level for f in forms))
+    # A load placed outside of the branch that tells masks true would run whatever they are.
+    guarded = ctx.unmasked is not None and level >= ctx.unmasked
+    mask = forms[1] if len(forms) > 1 and not guarded else None
+    other = forms[2] if len(forms) > 2 else None
     elem = op.results[0].ty.elem
     return lower_memory.load(lo.em, ctx.lanes, pointer, mask, other, elem, level)
 

@@ -74,9 +74,11 @@ def versioned(lo: Lowering, ctx: Context, masks: Masks, body: Body) -> list[Form
     name = em.fresh("mask")
     em.do(level, f"br i1 {cond}, label %{name}.all, label %{name}.some")
     sides = []
-    for side, unmasked in (("all", True), ("some", False)):
+    for side, unmasked in (("all", level), ("some", None)):
         em.block(level, f"{name}.{side}")
-        forms = body(ctx.fork(unmasked))
+        inner = ctx.fork(unmasked)
+        forms = body(inner)
+        _share(lo, inner, ctx, level)
         texts = [_text(lo, f, ctx.lanes, level) for f in forms]
         sides.append((em.label(level), texts, forms))
         em.do(level, f"br label %{name}.end")
@@ -88,6 +90,14 @@ def versioned(lo: Lowering, ctx: Context, masks: Masks, body: Body) -> list[Form
         dirty = any(forms[i].dirty for *_, forms in sides)
         merged.append(Form("V", form.elem, em.op(level, f"phi {kind} {pairs}"), level, 0, dirty))
     return merged
+
+
+def _share(lo: Lowering, side: Context, ctx: Context, level: int) -> None:
+    """Loads that one side placed ahead of the branch keep their masks there and serve both."""
+    for key, form in side.memo.items():
+        bound = lo.env.get(key[0]) if isinstance(key[0], Value) else None
+        if isinstance(bound, Lazy) and bound.op.name == "tt.load" and form.level < level:
+            ctx.memo.setdefault(key, form)
 
 
 def _all(lo: Lowering, forms: list[Form]) -> str:

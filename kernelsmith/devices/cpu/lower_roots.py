@@ -114,7 +114,7 @@ def _store(lo: Lowering, op: Op) -> None:
         def put(ctx: Context) -> list[Form]:
             pointer, value, *rest = (evaluate(lo, ctx, v, index) for v in op.operands)
             value = _clean(lo, ctx, value)
-            mask = rest[0] if rest and not ctx.unmasked else None
+            mask = rest[0] if rest and ctx.unmasked is None else None
             lower_memory.store(lo.em, ctx.lanes, pointer, value, mask, lo.em.depth)
             return []
 

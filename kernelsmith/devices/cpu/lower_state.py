@@ -93,7 +93,8 @@ class Context:
     """One evaluation: vector width, the level of its program point, and what was computed.
 
     ``natural``: the index at which values that wait for a buffer are written to it.
-    ``unmasked``: every mask met here is known to be true in all lanes."""
+    ``unmasked``: level of the branch behind which every mask met here is true in all lanes.
+    What is placed at an outer level runs ahead of that branch, where masks may be false."""
 
     lanes: int
     base: int
@@ -101,9 +102,9 @@ class Context:
     natural: tuple[Form, ...] = ()
     pairs: dict[tuple[object, ...], tuple[Form, Form]] = field(default_factory=dict)
     children: dict[int, "Context"] = field(default_factory=dict)
-    unmasked: bool = False
+    unmasked: int | None = None
 
-    def fork(self, unmasked: bool) -> "Context":
+    def fork(self, unmasked: int | None) -> "Context":
         """A context for one side of a branch: knows what this one knows, shares nothing new."""
         return Context(
             self.lanes,

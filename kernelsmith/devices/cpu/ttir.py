@@ -7,7 +7,6 @@ object, never by its printed name, so blocks and functions may reuse names.
 from dataclasses import dataclass, field
 
 FLOATS = ("f16", "bf16", "f32", "f64")
-INTS = ("i1", "i8", "i16", "i32", "i64")
 BITS: dict[str, int] = {
     "i1": 1,
     "i8": 8,
