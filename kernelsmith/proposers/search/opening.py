@@ -20,9 +20,10 @@ _ROW_OPERANDS = 2
 _NARROW = 256
 _MIN_DOT_STEP = 16
 _LATER = 4
-# (rows up to, rows a tile): a tile that is mostly padding costs as much as a full one, and three
-# short tiles of 16 less than one of 64.
-_TILES_BY_ROWS = ((1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (48, 16), (64, 64))
+_FEW_ROWS = 16
+# (rows up to, rows a tile): a tile that is mostly padding costs as much as a full one, and tiles of
+# 8 or 16 rows turn their weights in registers, without packing them first.
+_TILES_BY_ROWS = ((1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (112, 8))
 
 
 def items(
@@ -72,11 +73,14 @@ def _sums_rows(site: Site) -> bool:
 
 
 def _buckets(site: Site, counts: tuple[int, ...]) -> Genome:
-    """Shorter tiles of rows for calls with few rows."""
+    """Shorter tiles of rows for launches that calls with few rows reach; those that only long
+    batches reach keep their tile, which pays for packing both operands."""
     tile = next((t for t, size in site.tiles.items() if size == site.rows), "")
-    if not site.rows or not tile or tile in site.steps or not counts:
+    if not site.rows or not tile or tile in site.steps:
         return {}
     full = int(site.default[tile])
+    if min(counts, default=full) > _FEW_ROWS:
+        return {}
     return {
         Knob(site.name, tile, Bucket(site.rows, bound)): str(length)
         for bound, length in _TILES_BY_ROWS
@@ -85,14 +89,15 @@ def _buckets(site: Site, counts: tuple[int, ...]) -> Genome:
 
 
 def _inner_blocks(site: Site, counts: tuple[int, ...]) -> Genome:
-    """Twice the step along the inner dimension; where that is the rows, the longest step that
-    pads the timed row counts least."""
+    """Twice the step along the inner dimension, four times where few rows share a weight; where
+    that dimension is the rows, the longest step that pads the timed row counts least."""
     step = next(iter(site.steps & site.constants.keys()), "")
     if not step:
         return {}
     old = int(site.default[step])
     if site.tiles.get(step) != site.rows:
-        return {Knob(site.name, step): str(2 * old)}
+        longer = 4 if min(counts, default=old) <= _FEW_ROWS else 2
+        return {Knob(site.name, step): str(longer * old)}
     sizes = [old >> shift for shift in range(8) if old >> shift >= _MIN_DOT_STEP] or [old]
     best = min(sizes, key=lambda size: (sum(-count % size for count in counts), -size))
     return {} if best == old else {Knob(site.name, step): str(best)}
