@@ -1,6 +1,6 @@
 """100,000 candidates in one database: what the queries of ``runs``, ``show`` and ``diff`` take.
 
-Start-up of Python is measured apart (``cli_seconds``). The candidates are made up but of real size:
+Whole commands are measured apart (``cli_seconds``), and so is their start (``cli_start_seconds``). The candidates are made up but of real size:
 seed sources with one line changed, ten checks with evidence, raw sessions for one in thirty.
 
     python benchmarks/lineage_scale.py [--candidates 100000] [-o benchmarks/results/...]
@@ -56,8 +56,9 @@ def main() -> None:
             "machine": f"{platform.machine()}, {os.cpu_count()} cpus",
             "load": os.getloadavg()[0],
         }
+    found["cli_start_seconds"] = found["cli_seconds"].pop("--help")
     asked = ("runs", "show_candidate", "show_run", "diff")
-    found["goal_met"] = all(found["query_ms"][name]["median"] < GOAL_MS for name in asked)
+    found["queries_goal_met"] = all(found["query_ms"][name]["median"] < GOAL_MS for name in asked)
     chosen.o.parent.mkdir(parents=True, exist_ok=True)
     chosen.o.write_text(json.dumps(found, indent=2) + "\n")
     print(json.dumps(found, indent=2))

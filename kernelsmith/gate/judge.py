@@ -36,7 +36,6 @@ from kernelsmith.numerics import statistics
 from kernelsmith.ports import Device, Sandbox
 
 Check = Callable[[], Outcome]
-UNCHECKED = ("order",)
 BITS = (
     "policy",
     "trace",
