@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from kernelsmith.model import CaseTimes, OutputBytes, TimedCase, TimedReplay, TimeJob
-from kernelsmith.worker import buffers, launcher, launcher_bind, session_octets
+from kernelsmith.worker import buffers, buffers_poison, launcher, launcher_bind, session_octets
 from kernelsmith.worker import session_pool as pools
 from kernelsmith.worker import session_slots as slots_of
 from kernelsmith.worker.buffers_poison import Bytes
@@ -38,15 +38,20 @@ def run(session: Session, case: TimedCase) -> tuple[CaseTimes, dict[str, Any]]:
     """Times one case: (times, facts)."""
     shape = slots_of.shape_of(case)
     drawn = launcher.drawn_inputs(case.inputs, session.folder, session.draw)
+    # Between the rows of inputs too, a kernel finds what a checked run of its plan has there.
+    poison = session.placement.choice(buffers_poison.CHECKED_SEEDS)
+    salts = {
+        buffer.arg: index for plan in (case.a, case.b) for index, buffer in enumerate(plan.buffers)
+    }
     images = {
         spec.name: buffers.input_image(
-            spec, drawn[spec.name], shape.inputs[spec.name], poison=pools.INPUT_POISON, salt=0
+            spec, drawn[spec.name], shape.inputs[spec.name], poison=poison, salt=salts[spec.name]
         )
         for spec in case.inputs.tensors
         if spec.name in shape.inputs
     }
     warm_picks, cold_picks = session_octets.picks_of(case, session.verify)
-    warm_pool = _pool(session, case, shape, images, slots=slots_of.warm_slots(shape), cold=False)
+    warm_pool = _pool(session, case, shape, images, poison, slots_of.warm_slots(shape), cold=False)
     mark = _marker(session, case)
     each_ns = session_octets.calibrate(warm_pool, mark)
     slots = len(warm_pool.slots)
@@ -60,7 +65,7 @@ def run(session: Session, case: TimedCase) -> tuple[CaseTimes, dict[str, Any]]:
         # Cold replays take longer than the warm ones just timed, so this many are enough.
         most = math.ceil(share * case.window_ms * 1e6 / min(each_ns.values()))
         slots = slots_of.cold_slots(shape, session.llc_bytes, most)
-        cold_pool = _pool(session, case, shape, images, slots=slots, cold=True)
+        cold_pool = _pool(session, case, shape, images, poison, slots, cold=True)
         if most > 1:
             each_ns = session_octets.calibrate(cold_pool, mark)
         at = session_octets.pace(each_ns, case, slots, cold=True, share=share)
@@ -84,8 +89,9 @@ def _pool(
     case: TimedCase,
     shape: slots_of.Shape,
     images: Mapping[str, Bytes],
-    *,
+    poison: int,
     slots: int,
+    *,
     cold: bool,
 ) -> pools.Pool:
     rng = random.Random(session.placement.getrandbits(64))
@@ -99,6 +105,7 @@ def _pool(
         session.job.object_of,
         slots=slots,
         own_inputs=cold,
+        poison=poison,
         sweep=session.sweep if cold else None,
     )
 

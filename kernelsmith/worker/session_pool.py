@@ -33,18 +33,18 @@ from kernelsmith.worker.session_slots import Shape, Side, Slot, lay_out, plan_of
 # A page image above this is filled in place, which then costs no more than copying it.
 IMAGE_MAX_BYTES = 256 * 1024
 
-INPUT_POISON = 2
 
 Calls = tuple[Callable[[], None], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Memory and chance that a pool is built from."""
+    """Memory and chance that a pool is built from; ``poison`` is the seed of all its poison."""
 
     region: buffers_guard.Region
     rng: random.Random
     arena: int
+    poison: int
 
 
 class Pool:
@@ -67,7 +67,7 @@ class Pool:
         self._calls = calls
         self._sweep = sweep
         self.slots = slots
-        self._images: dict[tuple[int, int, int], Bytes] = {}
+        self._images: dict[tuple[int, int], Bytes] = {}
         self.cursor = 0
 
     def lay_inputs(self, images: Mapping[str, Bytes]) -> None:
@@ -75,34 +75,34 @@ class Pool:
         region = self._place.region
         laid = {pages: name for slot in self.slots for name, pages in slot.inputs.items()}
         for pages, name in laid.items():
-            buffers_poison.fill(region.bytes[pages.begin : pages.end], INPUT_POISON, 0)
+            buffers_poison.fill(region.bytes[pages.begin : pages.end], self._place.poison, 0)
             region.bytes[pages.start :][: images[name].size] = images[name]
             buffers_guard.protect(region, pages, mmap.PROT_READ)
 
     def renew(self) -> None:
         """Fills outputs and scratch of all slots with a checked run's poison, in order of use."""
-        seed = self._place.rng.choice(buffers_poison.CHECKED_SEEDS)
         for slot in self.slots:
             for place, pages in enumerate(slot.private):
-                self._poison(place, pages, seed)
+                self._poison(place, pages)
         if self._sweep is not None:
             self._sweep[: self._sweep.size // 8 * 8].view(np.uint64).sum()
         self.cursor = 0
 
-    def _poison(self, place: int, pages: buffers_guard.Pages, seed: int) -> None:
+    def _poison(self, place: int, pages: buffers_guard.Pages) -> None:
         nbytes = pages.end - pages.begin
         if nbytes > IMAGE_MAX_BYTES:
-            self._fill(self._place.region.bytes[pages.begin : pages.end], place, pages, seed)
+            self._fill(self._place.region.bytes[pages.begin : pages.end], place, pages)
             return
-        key = (place, pages.start - pages.begin, seed)
+        key = (place, pages.start - pages.begin)
         image = self._images.get(key)
         if image is None:
             image = self._images[key] = np.empty(nbytes, np.uint8)
-            self._fill(image, place, pages, seed)
+            self._fill(image, place, pages)
         ctypes.memmove(self._place.region.address + pages.begin, image.ctypes.data, nbytes)
 
-    def _fill(self, view: Bytes, place: int, pages: buffers_guard.Pages, seed: int) -> None:
+    def _fill(self, view: Bytes, place: int, pages: buffers_guard.Pages) -> None:
         # The salt is the buffer's place in the candidate's plan, as in a run of that plan.
+        seed = self._place.poison
         own = self._shape.private_of["b"]
         salt = own[place] if place < len(own) else self._shape.private_of["a"][place]
         buffers_poison.fill(view, seed, salt)
@@ -149,6 +149,7 @@ def build(
     *,
     slots: int,
     own_inputs: bool,
+    poison: int,
     sweep: Bytes | None = None,
 ) -> Pool:
     """Lays out a pool, copies the inputs and binds both sides' launches to every slot.
@@ -159,11 +160,12 @@ def build(
         images: each input's storage bytes.
         object_of: as in :class:`kernelsmith.model.TimeJob`.
         own_inputs: a cold pool.
+        poison: one seed for the whole pool, as a checked run has it.
         sweep: memory to read through at each renewal of a cold pool.
     """
     layout = buffers_guard.Layout(rng.randrange)
     laid = lay_out(shape, layout, rng, slots, own_inputs=own_inputs)
-    place = Place(region=buffers_guard.reserve(layout), rng=rng, arena=arena)
+    place = Place(region=buffers_guard.reserve(layout), rng=rng, arena=arena, poison=poison)
     # Neighbours in memory are not neighbours in time: no prefetcher runs ahead into a slot.
     rng.shuffle(laid)
     calls: dict[Side, list[Calls]] = {}
