@@ -1,6 +1,7 @@
 """100,000 candidates in one database: what the queries of ``runs``, ``show`` and ``diff`` take.
 
-Whole commands are measured apart (``cli_seconds``), and so is their start (``cli_start_seconds``). The candidates are made up but of real size:
+Whole commands are measured apart (``cli_seconds``), and so is the start of Python within them
+(``cli_start_seconds``): the goal is about queries. The candidates are made up but of real size:
 seed sources with one line changed, ten checks with evidence, raw sessions for one in thirty.
 
     python benchmarks/lineage_scale.py [--candidates 100000] [-o benchmarks/results/...]

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelsmith.errors import DatabaseError, KernelsmithError, MissingError
+from kernelsmith.errors import DatabaseError, InputError, KernelsmithError, MissingError, TaskError
 from kernelsmith.wiring import Wiring, versions
-
-TRITON_RANGE = ((3, 6), (3, 10))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +49,7 @@ def examine(
     """Looks at everything a run needs; writes nothing.
 
     Raises:
+        InputError: an option names what does not exist.
         EvidenceError: ``gate`` was asked for and the gate failed its proof.
     """
     with ExitStack() as stack:
@@ -65,7 +64,14 @@ def examine(
             stack.callback(box.close)
             facts["sandbox"] = box.describe()
             facts["box"] = box
-            return _line(facts["sandbox"])
+            walls = [
+                each for each in wiring.walls() if each["name"] != facts["sandbox"].get("name")
+            ]
+            others = "".join(
+                f"; {each['name']}: {'could stand' if each['available'] else each['detail']}"
+                for each in walls
+            )
+            return _line(facts["sandbox"]) + others
 
         def see_proposer() -> str:
             return str(wiring.proposer(proposer, 0).name)
@@ -110,6 +116,10 @@ def fields(report: Checkup) -> dict[str, Any]:
 def _look(name: str, see: Callable[[], str]) -> Check:
     try:
         return Check(name=name, ok=True, detail=see())
+    except (DatabaseError, TaskError) as error:
+        return Check(name=name, ok=False, detail=error.message, hint=error.hint or "")
+    except InputError:
+        raise  # an option's value is wrong; this machine may be well
     except KernelsmithError as error:
         return Check(name=name, ok=False, detail=error.message, hint=error.hint or "")
 
@@ -119,25 +129,23 @@ def _see_python() -> str:
 
 
 def _see_packages() -> str:
+    from kernelsmith.devices.cpu.versions import require_triton
+
     found = versions()
     missing = [name for name, version in found.items() if version == "missing"]
     if missing:
         raise MissingError(f"not installed: {', '.join(missing)}", hint="`make setup`")
-    numbers = tuple(int(part) for part in found["triton"].split(".")[:2])
-    low, below = TRITON_RANGE
-    if not low <= numbers < below:
-        raise MissingError(
-            f"triton {found['triton']} is not supported",
-            hint="3.6.0, 3.7.1 and 3.9.0 are tested: `pip install triton==3.7.1`",
-        )
+    require_triton()
     return ", ".join(f"{name} {version}" for name, version in found.items())
 
 
 def _see_database(db: Path) -> str:
     from kernelsmith.lineage import queries
-    from kernelsmith.lineage.database import can_create, open_for_reading
+    from kernelsmith.lineage.database import can_create, can_write, open_for_reading
 
-    if not db.exists():
+    if db.exists():
+        can_write(db)
+    else:
         can_create(db)
         return f"{db} (the first run makes it)"
     try:
@@ -178,6 +186,7 @@ def _prove(
         "cheats": {"tried": 0, "rejected": 0},
         "mutants": {"tried": 0, "rejected": 0},
         "seed": "pass",
+        "unchecked": [],
     }
     device_name = wiring.device_name(device)
     began_s = time.monotonic()
@@ -186,6 +195,7 @@ def _prove(
         judge = wiring.judge(task, wiring.device(device_name), sandbox, secrets.randbits(128))
         stack.callback(judge.close)
         proof = wiring.prove(judge)
+        total["unchecked"] += [f"{kind} of {name}" for kind in proof.get("unchecked", ())]
         for kind in ("cheats", "mutants"):
             for count in ("tried", "rejected"):
                 total[kind][count] += proof[kind][count]

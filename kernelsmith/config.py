@@ -46,6 +46,11 @@ def load(folder: Path | None = None, environment: Mapping[str, str] | None = Non
     return Settings(**known)
 
 
+def wants_traceback() -> bool:
+    """Whether ``KERNELSMITH_TRACEBACK`` asks to see where an unforeseen error came from."""
+    return bool(os.environ.get("KERNELSMITH_TRACEBACK"))
+
+
 def seconds(text: str) -> float:
     """A duration in seconds: ``90``, ``90s``, ``5m``, ``8h``, ``1h30m``.
 

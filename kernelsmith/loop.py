@@ -240,12 +240,14 @@ def _judge(
             message = f"judging {candidate.id} of {lane.task.name}: {error.message}"
             raise EvidenceError(message, hint=error.hint) from error
         except InfrastructureError as error:
+            tally.confirms += 1  # it may have broken off inside confirm
+            payload = {"task": lane.task.name, "candidate": candidate.id, "error": error.message}
             if not last:
+                _append(setup, "retry", {**payload, "elapsed_s": _elapsed_s(setup)})
                 continue
             tally.set_aside_in_a_row += 1
             if tally.set_aside_in_a_row >= MAX_SET_ASIDE_IN_A_ROW:
                 raise  # it stays without a verdict, and is judged again after resume
-            payload = {"task": lane.task.name, "candidate": candidate.id, "error": error.message}
             _append(setup, "set_aside", {**payload, "elapsed_s": _elapsed_s(setup)})
             past = PastCandidate(
                 candidate=candidate, status="UNJUDGED", gain_vs_seed=None, message=error.message
@@ -266,6 +268,8 @@ def _record(
 ) -> None:
     tally.set_aside_in_a_row = 0
     gain_vs_seed = None if verdict.gain is None else lane.chain[-1][1] * verdict.gain.geomean
+    if verdict.accepted and gain_vs_seed is None:
+        raise EvidenceError(f"{candidate.id} of {lane.task.name} was accepted without a gain")
     _append(
         setup,
         "verdict",
@@ -289,9 +293,9 @@ def _record(
             candidate=candidate, status=verdict.status, gain_vs_seed=gain_vs_seed, message=message
         )
     )
-    if verdict.accepted:
+    if verdict.accepted and gain_vs_seed is not None:
         lane.accepted += 1
-        lane.chain.append((candidate, gain_vs_seed or lane.chain[-1][1]))
+        lane.chain.append((candidate, gain_vs_seed))
     _tell(setup, lanes, "judged", lane, candidate=candidate, verdict=verdict)
 
 

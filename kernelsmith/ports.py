@@ -1,7 +1,9 @@
-"""The five seams of kernelsmith. Adapters are built in ``wiring.py`` and nowhere else."""
+"""The seams of kernelsmith: sandbox with its workers, judge, proposer, device, store.
+
+Adapters are built in ``wiring.py`` and nowhere else.
+"""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from kernelsmith.model import Candidate, Gain, Job, JobResult, Task, Verdict
@@ -95,6 +97,3 @@ class Store(Protocol):
         """Whether someone asked this run to stop since it was last started or resumed."""
 
     def close(self) -> None: ...
-
-
-SpoolDir = Path

@@ -85,8 +85,10 @@ def new_run(
     with ExitStack() as stack:
         store = open_store(request.db)
         stack.callback(store.close)
+        store.database.require_writable()  # before the proof, not after it
         first = _first(store, request.first, tasks)
-        parts = _build(wiring, request, tasks, seed, secret_seed, stack, interrupts, notice)
+        device = wiring.device(wiring.device_name(request.device))
+        parts = _build(wiring, request, tasks, device, seed, secret_seed, stack, interrupts, notice)
         seeds = [seed_candidate(task) for task in tasks]
         run_id = store.append(
             "",
@@ -99,7 +101,7 @@ def new_run(
                 "device_facts": parts.device.describe(),
                 "sandbox": parts.sandbox.describe(),
                 "versions": versions(),
-                "options": _options(request),
+                "options": {**_options(request), "epochs": _epochs(tasks, device)},
                 "seeds": seeds,
                 "normal_hashes": [wiring.normal_hash(each.source) for each in seeds],
                 "process": this_process(),
@@ -127,8 +129,8 @@ def resumed_run(
     are counted from here; without them what was left of the run's own budget holds.
 
     Raises:
-        InputError: the run is running, is finished and nothing more is given, or its seeds or
-            device are no longer the same.
+        InputError: the run is running, is finished and nothing more is given, or its seeds,
+            device or epoch are no longer the same.
     """
     from kernelsmith import loop
     from kernelsmith.lineage import queries, standings
@@ -156,15 +158,20 @@ def resumed_run(
             time_limit_s=options["time_limit_s"],
             max_candidates=options["max_candidates"],
             seed=row["seed"],
-            first=None,
+            first=options["first"],  # judged already, but its origin still decides the wall
             task_folders=tuple(Path(folder) for folder in options["task_folders"]),
             db=db,
         )
         tasks = load_tasks(wiring, request.tasks, request.device, request.task_folders)
         _require_same_seeds(tasks, row["seeds"])
         secret = int(row["secret_seed"])
-        parts = _build(wiring, request, tasks, row["seed"], secret, stack, interrupts, notice)
-        _require_same_device(parts.device.describe(), row["device_facts"])
+        device = wiring.device(wiring.device_name(request.device))
+        _require_same_device(device.describe(), row["device_facts"])
+        _require_same_epochs(_epochs(tasks, device), options.get("epochs", {}))
+        store.database.require_writable()
+        parts = _build(
+            wiring, request, tasks, device, row["seed"], secret, stack, interrupts, notice
+        )
         judged = sum(each.judged for each in before.tasks.values())
         limit_s = standing.began.get("time_limit_s", request.time_limit_s)
         count = standing.began.get("max_candidates", request.max_candidates)
@@ -221,6 +228,7 @@ def _build(
     wiring: Wiring,
     request: Request,
     tasks: tuple[Task, ...],
+    device: Device,
     seed: int,
     secret_seed: int,
     stack: ExitStack,
@@ -229,7 +237,6 @@ def _build(
 ) -> Parts:
     """Adapters, and the gate's proof of itself on each task."""
     proposer = wiring.proposer(request.proposer, seed)
-    device = wiring.device(wiring.device_name(request.device))
     trusted = request.first is None and all(task.shipped for task in tasks)
     sandbox = wiring.sandbox(request.sandbox, trusted)
     stack.callback(sandbox.close)
@@ -258,6 +265,11 @@ def proof_line(proofs: Mapping[str, Any]) -> str:
     """What a self-proof showed, over all tasks."""
     parts = []
     for kind in ("cheats", "mutants"):
+        without = [task for task, proof in proofs.items() if kind in proof.get("unchecked", ())]
+        if without:
+            parts.append(f"{kind} of {', '.join(without)} unchecked")
+        if len(without) == len(proofs):
+            continue
         tried = sum(proof[kind]["tried"] for proof in proofs.values())
         rejected = sum(proof[kind]["rejected"] for proof in proofs.values())
         parts.append(f"{rejected} of {tried} {kind} rejected")
@@ -354,6 +366,22 @@ def _require_same_seeds(tasks: tuple[Task, ...], seeds: Mapping[str, str]) -> No
                 f"the seed of {task.name} has changed since the run began: "
                 f"{now}, was {seeds[task.name]}",
                 hint="start a new run, or restore the seed",
+            )
+
+
+def _epochs(tasks: tuple[Task, ...], device: Device) -> dict[str, str]:
+    from kernelsmith.gate.epoch import epoch
+
+    return {task.name: epoch(task, device.describe()) for task in tasks}
+
+
+def _require_same_epochs(now: Mapping[str, str], then: Mapping[str, str]) -> None:
+    for task, epoch in now.items():
+        if epoch != then.get(task):
+            raise InputError(
+                f"this is not the epoch the run began in: {task} is in {epoch}, "
+                f"was in {then.get(task)} (Triton or kernelsmith/lang.py changed)",
+                hint="bits are comparable within one epoch only: start a new run",
             )
 
 

@@ -4,6 +4,8 @@
 others. Each builder imports what it needs when it is called, so that ``--help`` stays quick.
 """
 
+import os
+import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -24,13 +26,15 @@ PACKAGES = ("kernelsmith-rl", "torch", "triton", "llvmlite", "numpy")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
     """How to build each part. ``sandbox`` takes its name and whether all sources are of trusted
-    origin; ``prove`` takes a judge and raises EvidenceError where the gate fails its own proof."""
+    origin; ``walls`` tells of each sandbox whether it can stand here; ``prove`` takes a judge and
+    raises EvidenceError where the gate fails its own proof."""
 
     list_tasks: Callable[[Sequence[Path]], "Sequence[TaskListing]"]
     load_task: Callable[[str, str, Sequence[Path]], Task]
     device_name: Callable[[str], str]
     device: Callable[[str], Device]
     sandbox: Callable[[str, bool], Sandbox]
+    walls: Callable[[], list[dict[str, Any]]]
     judge: Callable[[Task, Device, Sandbox, int], Judge]
     prove: Callable[[Any], dict[str, Any]]
     proposer: Callable[[str, int], Proposer]
@@ -45,6 +49,7 @@ def real() -> Wiring:
         device_name=_device_name,
         device=_device,
         sandbox=_sandbox,
+        walls=_walls,
         judge=_judge,
         prove=_prove,
         proposer=_proposer,
@@ -59,12 +64,17 @@ def read_source(path: Path) -> str:
         InputError: it is missing, no file, too large or not UTF-8.
     """
     try:
-        if path.stat().st_size > MAX_SOURCE_BYTES:
+        # Non-blocking: a pipe without a writer would keep us in open().
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InputError(f"{path} is not a regular file", hint="name a file")
+            content = file.read(MAX_SOURCE_BYTES + 1)
+        if len(content) > MAX_SOURCE_BYTES:
             raise InputError(
-                f"{path} has {path.stat().st_size} bytes, a candidate at most {MAX_SOURCE_BYTES}",
+                f"{path} is too large: a candidate has at most {MAX_SOURCE_BYTES} bytes",
                 hint="is this the right file?",
             )
-        return path.read_bytes().decode("utf-8")
+        return content.decode("utf-8")
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", hint="name a file") from error
     except UnicodeDecodeError as error:
@@ -121,6 +131,12 @@ def _sandbox(name: str, trusted: bool) -> Sandbox:
         case "auto" | "docker" | "bubblewrap" | "process":
             return choose(name, trusted_origin=trusted)
     raise InputError(f"no sandbox {name!r}", hint="sandboxes: auto, bubblewrap, process")
+
+
+def _walls() -> list[dict[str, Any]]:
+    from kernelsmith.sandbox.choose import survey
+
+    return survey()
 
 
 def _judge(task: Task, device: Device, sandbox: Sandbox, secret_seed: int) -> Judge:

@@ -1,16 +1,21 @@
 """``kernelsmith``: the commands, and how an error becomes one line and an exit code."""
 
+import functools
+import io
 import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import typer
 
+from kernelsmith import config
 from kernelsmith.cli import lineage_commands, reading, running, setting_up
 from kernelsmith.errors import KernelsmithError
 from kernelsmith.wiring import Wiring, real
 
+EXIT_FAILED = 4
 EXIT_INTERRUPTED = 130
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[
@@ -35,7 +40,7 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    app.command("doctor")(setting_up.doctor)
+    app.command("doctor")(_aborting(setting_up.doctor))
     app.add_typer(setting_up.tasks_app(), name="tasks")
     app.command("run")(running.run)
     app.command("resume")(running.resume)
@@ -43,16 +48,17 @@ def build_app() -> typer.Typer:
     app.command("runs")(reading.runs)
     app.command("show")(reading.show)
     app.command("diff")(reading.diff)
-    app.command("gate")(running.gate)
+    app.command("gate")(_aborting(running.gate))
     app.add_typer(lineage_commands.lineage_app(), name="lineage")
     return app
 
 
 def main(arguments: Sequence[str] | None = None, wiring: Wiring | None = None) -> int:
     """Runs one command and returns its exit code. ``wiring``: other builders, for tests."""
-    command = typer.main.get_command(build_app())
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
+        _prepare_streams()
+        command = typer.main.get_command(build_app())
         code = command.main(
             words, prog_name="kernelsmith", standalone_mode=False, obj=wiring or real()
         )
@@ -67,8 +73,57 @@ def main(arguments: Sequence[str] | None = None, wiring: Wiring | None = None) -
         _say("interrupted", None)
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence_stdout()
         return 0
+    except OSError as error:
+        _silence_stdout()  # or Python writes to it once more at exit
+        where = "" if error.filename is None else f" {error.filename}"
+        _say(f"cannot read or write{where}: {error.strerror or error}", "is a disk full?")
+        _trace()
+        return EXIT_FAILED
+    except Exception as error:
+        _say(
+            f"unforeseen {type(error).__name__}: {error}",
+            "this is a fault of kernelsmith: report it with what KERNELSMITH_TRACEBACK=1 shows",
+        )
+        _trace()
+        return EXIT_FAILED
+
+
+def _aborting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Typer ends a command on Ctrl-C without a word; an abort is told to :func:`main`."""
+
+    @functools.wraps(function)
+    def called(*values: Any, **named: Any) -> Any:
+        try:
+            return function(*values, **named)
+        except KeyboardInterrupt as error:
+            raise typer.Abort from error
+
+    return called
+
+
+def _prepare_streams() -> None:
+    """A terminal that lacks a sign gets a question mark in its place.
+
+    Raises:
+        OSError: stdout is closed.
+    """
+    if sys.stdout is None:
+        raise OSError("stdout is closed")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _silence_stdout() -> None:
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _trace() -> None:
+    if config.wants_traceback():
+        traceback.print_exc()
 
 
 def _print_version(wanted: bool) -> None:
@@ -102,6 +157,8 @@ def _usage(error: BaseException) -> int:
 
 
 def _say(message: str, hint: str | None) -> None:
+    if sys.stderr is None:
+        return
     print(f"error: {' '.join(message.split())}", file=sys.stderr)
     if hint:
         print(f"hint: {' '.join(hint.split())}", file=sys.stderr)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from kernelsmith.config import Settings
+from kernelsmith.errors import InputError
 
 Database = Annotated[
     Path | None, typer.Option("--db", help="The lineage; default $KERNELSMITH_DB, ./runs.db.")
@@ -15,6 +16,17 @@ TaskFolders = Annotated[
     list[Path] | None, typer.Option("--tasks", metavar="DIR", help="Look for tasks here first.")
 ]
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="Run id, its beginning, or `latest`.")]
+
+
+def chosen(name: str, given: str | None, setting: str) -> str:
+    """The option if it was given, else the setting.
+
+    Raises:
+        InputError: the option is an empty word, as from a variable that is not set.
+    """
+    if given is not None and not given.strip():
+        raise InputError(f"{name} is {given!r}", hint=f"leave {name} out to get {setting}")
+    return setting if given is None else given
 
 
 def folders(given: list[Path] | None, settings: Settings) -> tuple[Path, ...]:

@@ -21,7 +21,11 @@ def render() -> str:
 
 def _sections(command: Any, name: str, parent: Any) -> list[str]:
     context = command.context_class(
-        command, info_name=name.rpartition(" ")[2], parent=parent, terminal_width=WIDTH_COLUMNS
+        command,
+        info_name=name.rpartition(" ")[2],
+        parent=parent,
+        terminal_width=WIDTH_COLUMNS,
+        **command.context_settings,
     )
     title = "`" + name + "`"
     found = [f"\n## {title}\n\n```\n{command.get_help(context).rstrip()}\n```\n"]

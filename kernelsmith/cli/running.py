@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kernelsmith import loop
     from kernelsmith.interrupts import Interrupts
 
+MAX_SEED = 2**63 - 1  # what a column of the database holds
 EXIT_REJECTED = 1
 EXIT_INTERRUPTED = 130
 
@@ -38,7 +39,8 @@ def run(
         int | None, typer.Option(min=1, help="Judge at most this many.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="The proposer's seed; drawn when not given.")
+        int | None,
+        typer.Option(min=0, max=MAX_SEED, help="The proposer's seed; drawn when not given."),
     ] = None,
     first: Annotated[
         str | None,
@@ -54,10 +56,12 @@ def run(
     settings = config.load()
     request = startup.Request(
         tasks=tuple(tasks),
-        proposer=proposer or settings.proposer,
-        device=device or settings.device,
-        sandbox=sandbox or settings.sandbox,
-        time_limit_s=config.seconds(time_limit or settings.time_limit),
+        proposer=options.chosen("--proposer", proposer, settings.proposer),
+        device=options.chosen("--device", device, settings.device),
+        sandbox=options.chosen("--sandbox", sandbox, settings.sandbox),
+        time_limit_s=config.seconds(
+            options.chosen("--time-limit", time_limit, settings.time_limit)
+        ),
         max_candidates=max_candidates,
         seed=seed,
         first=first,
@@ -138,8 +142,8 @@ def gate(
     chosen = startup.Single(
         file=file,
         task=task,
-        device=device or settings.device,
-        sandbox=sandbox or settings.sandbox,
+        device=options.chosen("--device", device, settings.device),
+        sandbox=options.chosen("--sandbox", sandbox, settings.sandbox),
         task_folders=options.folders(task_folders, settings),
     )
     verdict = startup.judge_file(context.obj, chosen)
@@ -164,6 +168,7 @@ def _drive(
     from kernelsmith.interrupts import listening
 
     run_id, code = "", 0
+    where = printing.named_database(named)
     with listening() as interrupts:
         try:
             with open_run(interrupts) as setup:
@@ -175,14 +180,16 @@ def _drive(
             code = EXIT_INTERRUPTED
         except KernelsmithError:
             if run_id:
-                _notice(f"the run broke off; to go on: kernelsmith resume {run_id}")
+                _notice(f"the run broke off; to go on: kernelsmith resume {run_id}{where}")
             raise
     if not run_id:
         _notice("interrupted before the run began: nothing is on record")
         raise typer.Exit(code)
     _say_how_it_ended(path, run_id, named, as_json)
     if code:
-        _notice(f"interrupted; all verdicts are on record. To go on: kernelsmith resume {run_id}")
+        _notice(
+            f"interrupted; all verdicts are on record. To go on: kernelsmith resume {run_id}{where}"
+        )
         raise typer.Exit(code)
 
 

@@ -6,7 +6,7 @@ import typer
 
 from kernelsmith import config
 from kernelsmith.cli import options, printing
-from kernelsmith.errors import TaskError
+from kernelsmith.errors import InputError, TaskError
 
 EXIT_MISSING = 3
 
@@ -30,8 +30,8 @@ def doctor(
     settings = config.load()
     report = checkup.examine(
         context.obj,
-        device=device or settings.device,
-        sandbox=sandbox or settings.sandbox,
+        device=options.chosen("--device", device, settings.device),
+        sandbox=options.chosen("--sandbox", sandbox, settings.sandbox),
         proposer=settings.proposer,
         task_folders=options.folders(task_folders, settings),
         db=db or settings.db,
@@ -57,7 +57,9 @@ def _show(report: Any) -> None:
         words = ", ".join(
             f"{proof[kind]['rejected']} of {proof[kind]['tried']} {kind} rejected"
             for kind in ("cheats", "mutants")
+            if proof[kind]["tried"]
         )
+        words += "".join(f", {each} unchecked" for each in proof["unchecked"])
         words += f", seed: {proof['seed']}, in {proof['seconds']} s"
         console.print(f"✓ {'gate':<10} {words}", style="green", markup=False)
     words = "ready: kernelsmith run " if report.ok else "not ready"
@@ -81,6 +83,12 @@ def _tasks(
 ) -> None:
     if context.invoked_subcommand is None:
         list_tasks(context, task_folders, as_json)
+    elif task_folders or as_json:
+        word = context.invoked_subcommand
+        raise InputError(
+            f"options of `tasks {word}` stand behind {word}",
+            hint=f"`kernelsmith tasks {word} --json --tasks DIR`",
+        )
 
 
 def list_tasks(

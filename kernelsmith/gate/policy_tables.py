@@ -26,7 +26,6 @@ TL_CALLS = _names(
     static_assert constexpr
     """
 )
-TL_LOOPS = frozenset({"range", "static_range"})
 TL_VALUES = _names(
     """
     int1 int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64

@@ -19,10 +19,12 @@ def prove(gate: Gate) -> dict[str, Any]:
     """Runs the proof of one gate.
 
     Returns:
-        ``{"cheats": {"tried", "rejected"}, "mutants": {"tried", "rejected"}, "seed": "pass",
-        "seconds", "rejections": [{"name", "check", "status", "message"}]}``.
+        ``{"cheats": {"tried", "rejected"}, "mutants": {"tried", "rejected"}, "unchecked",
+        "seed": "pass", "seconds", "rejections": [{"name", "check", "status", "message"}]}``.
+        "unchecked" is ["mutants"] for a user's own task, which has none, else [].
 
     Raises:
+        TaskError: the task gives cheats nothing to hang on.
         EvidenceError: something got through, was rejected for another reason, or the seed failed.
     """
     begun = time.monotonic()
@@ -42,6 +44,7 @@ def prove(gate: Gate) -> dict[str, Any]:
     return {
         "cheats": {"tried": len(tried_cheats), "rejected": len(tried_cheats)},
         "mutants": {"tried": len(tried_mutants), "rejected": len(tried_mutants)},
+        "unchecked": [] if tried_mutants else ["mutants"],
         "seed": "pass",
         "seconds": time.monotonic() - begun,
         "rejections": rejections,

@@ -46,6 +46,16 @@ class Database:
         with explained(self.path), self.connection.begin():
             yield self.connection
 
+    def require_writable(self) -> None:
+        """Writes one page, as it was: a lock or a full disk shows now and not after hours.
+
+        Raises:
+            DatabaseError, StorageError: as :func:`explain` says.
+        """
+        with self.transaction() as connection:
+            version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
+            connection.exec_driver_sql(f"PRAGMA user_version={version}")
+
     def close(self) -> None:
         """Checkpoints and closes; a full disk here loses nothing, so it is not an error."""
         if self.writable:
@@ -95,6 +105,20 @@ def can_create(path: Path) -> None:
         raise DatabaseError(
             f"database {path}: the folder {folder} is read-only",
             hint="give yourself write access to the folder, or " + _OTHER_HINT,
+        )
+
+
+def can_write(path: Path) -> None:
+    """Asks whether the lineage that is there, and the folder of its log, can be written.
+
+    Raises:
+        DatabaseError: one of them cannot.
+    """
+    can_create(path)
+    if not os.access(path.expanduser(), os.W_OK):
+        raise DatabaseError(
+            f"database {path} is read-only",
+            hint="give yourself write access to the file, or " + _OTHER_HINT,
         )
 
 

@@ -87,10 +87,10 @@ def before(connection: Connection, run_id: str) -> Before:
         )
     ).scalar_one()
     # The machine failed on these, perhaps inside confirm: they count, on the safe side.
-    set_aside = sum(_events(connection, run_id, name, "set_aside") for name in names)
+    failed = [_events(connection, run_id, n, k) for n in names for k in ("retry", "set_aside")]
     return Before(
         elapsed_s=_elapsed_s(connection, run_id),
-        confirms=int(confirms) + set_aside,
+        confirms=int(confirms) + sum(failed),
         tasks={name: _task_before(connection, run_id, name) for name in names},
     )
 

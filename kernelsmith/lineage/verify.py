@@ -6,13 +6,14 @@ itself: compare :attr:`Report.head` with one that was noted before to see that t
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Table, select
 
-from kernelsmith.errors import DatabaseError
+from kernelsmith.errors import DatabaseError, InputError
 from kernelsmith.lineage import records
 from kernelsmith.lineage.models import Base, Blob, CandidateRow, Parent, Step
 from kernelsmith.lineage.writers import candidate_record
@@ -48,8 +49,17 @@ def verify(connection: Connection, noted_head: str | None = None) -> Report:
     """Checks the chain of steps, every row against its step, and every blob and record hash.
 
     Args:
-        noted_head: a head (or its beginning) that was noted before: one of the steps must have it.
+        noted_head: a head that was noted before, or its first digits, 16 or more: one of the
+            steps must have it.
+
+    Raises:
+        InputError: ``noted_head`` is no such thing; fewer digits would fit by chance.
     """
+    if noted_head is not None and not re.fullmatch(r"[0-9a-f]{16,64}", noted_head):
+        raise InputError(
+            f"{noted_head!r} is not a head: 16 to 64 of the digits 0-9 and a-f",
+            hint="copy the `head` line that `kernelsmith lineage verify` printed",
+        )
     findings: list[Finding] = []
     expected: dict[str, dict[tuple[Any, ...], tuple[str, int]]] = {}
     head, steps, noted = "", 0, noted_head is None

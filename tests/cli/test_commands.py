@@ -19,6 +19,7 @@ def test_doctor_keeps_its_contract(kernelsmith: Kernelsmith, tmp_path: Path) -> 
         "cheats": {"tried": 10, "rejected": 10},
         "mutants": {"tried": 20, "rejected": 20},
         "seed": "pass",
+        "unchecked": [],
     }
     assert list(tmp_path.iterdir()) == []
 

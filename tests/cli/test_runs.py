@@ -1,11 +1,17 @@
 """``run`` and ``resume`` on fakes: what they say, what they refuse."""
 
 import json
+import re
+import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kernelsmith.cli.main import main
 from tests.cli.asking import Kernelsmith, one_error_line, run_of
+from tests.loop import fakes
+from tests.loop.fake_wiring import FakeSandbox, fake_wiring
 
 
 def test_run_says_in_json_what_it_did(kernelsmith: Kernelsmith) -> None:
@@ -84,6 +90,51 @@ def test_resume_refuses_another_seed_and_another_device(
     monkeypatch.setenv("KS_DEVICE", "another machine")
     code, _, err = kernelsmith(*more)
     assert (code, "epoch" in one_error_line(err)) == (2, True)
+
+
+def test_resume_refuses_another_epoch_on_the_same_device(
+    kernelsmith: Kernelsmith, tmp_path: Path
+) -> None:
+    run_of(kernelsmith)
+    plain = sqlite3.connect(tmp_path / "runs.db")
+    (text,) = plain.execute("SELECT options FROM runs").fetchone()
+    then = json.loads(text)
+    then["epochs"]["toy"] = "0123456789abcdef"
+    plain.execute("UPDATE runs SET options = ?", (json.dumps(then),))
+    plain.commit()
+    plain.close()
+    code, _, err = kernelsmith("resume", "latest", "--time-limit", "1m")
+    assert (code, "was in 0123456789abcdef" in one_error_line(err)) == (2, True)
+
+
+def test_a_run_that_began_with_a_foreign_source_stays_untrusted_when_resumed(
+    kernelsmith: Kernelsmith, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text("# mine\n")
+    trusted: list[bool] = []
+
+    def sandbox(name: str, trust: bool) -> FakeSandbox:
+        trusted.append(trust)
+        return FakeSandbox(name)
+
+    wiring = replace(fake_wiring(), sandbox=sandbox)
+    few = ["--max-candidates", "2"]
+    assert main(["run", "toy", "--from", "mine.py", *few], wiring) == 0
+    assert main(["resume", "latest", *few], wiring) == 0
+    assert trusted == [False, False]
+    assert main(["run", "toy", *few], wiring) == 0
+    assert main(["resume", "latest", *few], wiring) == 0
+    assert trusted[2:] == [True, True]
+
+
+def test_how_to_go_on_names_a_database_that_was_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wiring = replace(fake_wiring(), judge=lambda *_: fakes.FakeJudge(fails=lambda candidate: True))
+    db = tmp_path / "my runs.db"
+    assert main(["run", "toy", "--db", str(db)], wiring) == 4
+    said = capsys.readouterr().err
+    assert re.search(rf"to go on: kernelsmith resume \S+ --db '{re.escape(str(db))}'\n", said)
 
 
 def test_a_run_may_start_from_a_candidate_or_a_file_which_is_judged_first(

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from kernelsmith import catalog
-from kernelsmith.errors import EvidenceError
+from kernelsmith.errors import EvidenceError, TaskError
 from kernelsmith.gate import policy, proof
 from kernelsmith.gate.probes.cheats import cheats
 from kernelsmith.gate.probes.mutants import mutants
 from kernelsmith.model import Candidate, CheckResult, Status, Task, Verdict, seed_candidate
+from kernelsmith.startup import proof_line
 
 TASKS = ("rms_norm", "linear")
 
@@ -56,6 +57,7 @@ def test_five_cheats_ten_mutants_and_the_seed(name: str) -> None:
     assert found["cheats"] == {"tried": 5, "rejected": 5}
     assert found["mutants"] == {"tried": 10, "rejected": 10}
     assert found["seed"] == "pass"
+    assert found["unchecked"] == []
     assert len(set(gate.asked)) == 16
 
 
@@ -96,4 +98,15 @@ def test_a_users_own_task_is_proved_by_cheats() -> None:
     task = replace(catalog.load_task("linear", "cpu"), shipped=False, name="mine")
     found = proof.prove(ScriptedGate(task))
     assert found["mutants"] == {"tried": 0, "rejected": 0}
+    assert found["unchecked"] == ["mutants"]
     assert found["cheats"]["tried"] == 5
+    assert proof_line({"mine": found}) == (
+        "5 of 5 cheats rejected, mutants of mine unchecked, the seed passes every bit check"
+    )
+
+
+def test_a_task_that_cheats_cannot_hang_on_is_the_users_to_mend() -> None:
+    task = catalog.load_task("linear", "cpu")
+    train = tuple(call for call in task.calls if call.path != "infer")
+    with pytest.raises(TaskError, match="no inference call whose first output has two dims"):
+        proof.prove(ScriptedGate(replace(task, calls=train, shipped=False)))

@@ -144,6 +144,8 @@ def test_a_locked_database_says_so_after_waiting(tmp_path: Path) -> None:
     holder.execute("BEGIN IMMEDIATE")
     with pytest.raises(DatabaseError, match="locked by another program"):
         store.append(run_id, "note", {})
+    with pytest.raises(DatabaseError, match="locked by another program"):
+        store.database.require_writable()
     holder.execute("ROLLBACK")
     store.append(run_id, "note", {})  # and it goes on
     holder.close()

@@ -1,7 +1,8 @@
 """The command line on fakes: ``python fake_wiring.py run toy ...`` is kernelsmith without kernels.
 
-The environment says what the fakes do: KS_SLEEP_S a judgement's length, KS_REPEAT every which
-proposal repeats an earlier one, KS_STATUS one status for all, KS_PROOF=fail, KS_SEED_SOURCE.
+The environment says what the fakes do: KS_SLEEP_S a judgement's length, KS_MARK a file touched
+when judging begins, KS_REPEAT every which proposal repeats an earlier one, KS_STATUS one status
+for all, KS_PROOF=fail, KS_SEED_SOURCE.
 """
 
 import os
@@ -80,7 +81,9 @@ def prove(judge: Any) -> dict[str, Any]:
 
 
 def make_judge(task: Task, *_: Any) -> fakes.FakeJudge:
-    judge = fakes.FakeJudge(sleep_s=float(os.environ.get("KS_SLEEP_S", "0")))
+    judge = fakes.FakeJudge(
+        sleep_s=float(os.environ.get("KS_SLEEP_S", "0")), mark=os.environ.get("KS_MARK", "")
+    )
     status = os.environ.get("KS_STATUS")
     if status:
         judge.status = lambda candidate: status
@@ -94,6 +97,7 @@ def fake_wiring() -> Wiring:
         device_name=lambda name: "cpu" if name == "auto" else name,
         device=lambda name: FakeDevice(os.environ.get("KS_DEVICE", "a toy")),
         sandbox=lambda name, trusted: FakeSandbox(name),
+        walls=list,
         judge=make_judge,
         prove=prove,
         proposer=lambda name, seed: (

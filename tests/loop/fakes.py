@@ -3,7 +3,8 @@
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from kernelsmith.errors import SandboxError
@@ -145,13 +146,16 @@ def by_id(candidate: Candidate) -> str:
 
 @dataclass
 class FakeJudge:
-    """``status`` decides each verdict; ``holds`` the final timing; ``fails`` counts down how often
-    the machine fails first. ``clock`` moves by ``cost_s`` a verdict and ``session_s`` a session."""
+    """``status`` decides each verdict; ``holds`` the final timing; ``fails`` says whether the
+    machine fails first. ``mark``: a file touched when judging begins. ``clock`` moves by ``cost_s``
+    a verdict and ``session_s`` a session."""
 
     status: Callable[[Candidate], str] = by_id
     holds: Callable[[Candidate], bool] = lambda candidate: True
     fails: Callable[[Candidate], bool] = lambda candidate: False
     sleep_s: float = 0.0
+    mark: str = ""
+    gainless: bool = False
     clock: list[float] = field(default_factory=lambda: [0.0])
     cost_s: float = 1.0
     session_s: float = 0.1
@@ -162,11 +166,14 @@ class FakeJudge:
     def judge(self, candidate: Candidate, incumbent: Candidate, confirms: int) -> Verdict:
         self.clock[0] += self.cost_s
         self.judged.append((candidate.id, incumbent.id, confirms))
+        if self.mark:
+            Path(self.mark).touch()
         if self.sleep_s:
             time.sleep(self.sleep_s)
         if self.fails(candidate):
             raise SandboxError("the template died")
-        return make_verdict(candidate, self.status(candidate), against=incumbent.id)
+        verdict = make_verdict(candidate, self.status(candidate), against=incumbent.id)
+        return replace(verdict, gain=None) if self.gainless else verdict
 
     def retime(self, candidate: Candidate, sessions: int) -> tuple[bool, Gain, dict[str, Any]]:
         self.clock[0] += self.session_s * sessions

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernelsmith import loop
-from kernelsmith.errors import InfrastructureError
+from kernelsmith.errors import EvidenceError, InfrastructureError
 from kernelsmith.interrupts import Interrupts, listening
 from kernelsmith.lineage import standings
 from kernelsmith.lineage.past import Before
@@ -165,6 +165,10 @@ def test_the_machine_failing_once_is_tried_again(store: LineageStore) -> None:
     ids = [candidate for candidate, _, _ in judge.judged]
     assert ids[0] == ids[1] != ids[2]
     assert standing(store, setup.run_id).tasks[0].set_aside == 0
+    # What broke off may have been inside confirm: it counts, and after a resume it still does.
+    assert [confirms for _, _, confirms in judge.judged] == [0, 1, 1]
+    with store.database.reading() as connection:
+        assert standings.before(connection, setup.run_id).confirms == 1
 
 
 def test_a_candidate_on_which_the_machine_fails_twice_is_set_aside_not_blamed(
@@ -177,6 +181,9 @@ def test_a_candidate_on_which_the_machine_fails_twice_is_set_aside_not_blamed(
     loop.run(setup)
     task = standing(store, setup.run_id).tasks[0]
     assert (task.judged, task.set_aside, task.waiting) == (3, 1, 0)
+    assert [confirms for _, _, confirms in judge.judged] == [0, 1, 2, 2, 2]
+    with store.database.reading() as connection:
+        assert standings.before(connection, setup.run_id).confirms == 2
     first = store.history(setup.run_id, "toy")[0]
     assert (first.status, first.message) == ("UNJUDGED", "the template died")
 
@@ -189,6 +196,15 @@ def test_the_machine_failing_on_everything_ends_the_run_on_record(store: Lineage
     done = standing(store, setup.run_id)
     assert (done.last, done.tasks[0].judged, done.tasks[0].set_aside) == ("failed", 0, 2)
     assert done.tasks[0].waiting == 1  # judged again after resume
+
+
+def test_an_acceptance_without_a_gain_is_no_evidence(store: LineageStore) -> None:
+    judge = fakes.FakeJudge(status=always("ACCEPTED"), gainless=True)
+    setup = setup_for(store, judge)
+    with pytest.raises(EvidenceError, match="accepted without a gain"):
+        loop.run(setup)
+    done = standing(store, setup.run_id)
+    assert (done.last, done.tasks[0].judged) == ("failed", 0)
 
 
 def test_a_stop_request_ends_the_run_at_the_next_boundary_with_its_final_timing(

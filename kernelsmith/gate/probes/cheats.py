@@ -3,7 +3,7 @@
 import ast
 from dataclasses import dataclass
 
-from kernelsmith.errors import EvidenceError
+from kernelsmith.errors import TaskError
 from kernelsmith.model import Status, Task
 
 KERNELS = """
@@ -52,11 +52,15 @@ def cheats(task: Task) -> tuple[Cheat, ...]:
     """The cheats of a task. They hang on an inference entry whose first output has two dims.
 
     Raises:
-        EvidenceError: the task has no such entry, so that nothing could be proved.
+        TaskError: the task has no such entry, so that nothing could be proved.
     """
     call = next((c for c in task.calls if c.path == "infer" and len(c.outputs[0].shape) == 2), None)
     if call is None:
-        raise EvidenceError(f"task {task.name} has no inference entry that cheats can be put on")
+        raise TaskError(
+            f"task {task.name} has no inference call whose first output has two dims: "
+            "the gate cannot prove itself on it",
+            hint="name an output of two dims first in one inference call",
+        )
     entry, first = call.entry, next(arg.name for arg in call.args if arg.kind == "tensor")
     kept = f"_seed_{entry}"
     parameters, source = _renamed(task.seed_source, entry, kept)
@@ -108,7 +112,7 @@ def _renamed(source: str, entry: str, kept: str) -> tuple[str, str]:
     """The entry's parameters as text, and the source with the entry under another name.
 
     Raises:
-        EvidenceError: the entry is not a plain function of the seed.
+        TaskError: the entry is not a plain function of the seed.
     """
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef) and node.name == entry:
@@ -117,4 +121,4 @@ def _renamed(source: str, entry: str, kept: str) -> tuple[str, str]:
             lines[at] = lines[at].replace(f"def {entry}(", f"def {kept}(", 1)
             names = ", ".join(arg.arg for arg in node.args.args)
             return names, "".join(lines)
-    raise EvidenceError(f"the seed has no plain function {entry}")
+    raise TaskError(f"the seed has no plain function {entry}", hint="write it with `def`")
