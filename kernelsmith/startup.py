@@ -129,8 +129,7 @@ def resumed_run(
     are counted from here; without them what was left of the run's own budget holds.
 
     Raises:
-        InputError: the run is running, is finished and nothing more is given, or its seeds,
-            device or epoch are no longer the same.
+        InputError: it is running; it is finished and no more is given; another seed or epoch.
     """
     from kernelsmith import loop
     from kernelsmith.lineage import queries, standings
@@ -166,8 +165,7 @@ def resumed_run(
         _require_same_seeds(tasks, row["seeds"])
         secret = int(row["secret_seed"])
         device = wiring.device(wiring.device_name(request.device))
-        _require_same_device(device.describe(), row["device_facts"])
-        _require_same_epochs(_epochs(tasks, device), options.get("epochs", {}))
+        _require_same_epoch(tasks, device, row)
         store.database.require_writable()
         parts = _build(
             wiring, request, tasks, device, row["seed"], secret, stack, interrupts, notice
@@ -375,25 +373,25 @@ def _epochs(tasks: tuple[Task, ...], device: Device) -> dict[str, str]:
     return {task.name: epoch(task, device.describe()) for task in tasks}
 
 
-def _require_same_epochs(now: Mapping[str, str], then: Mapping[str, str]) -> None:
-    for task, epoch in now.items():
-        if epoch != then.get(task):
-            raise InputError(
-                f"this is not the epoch the run began in: {task} is in {epoch}, "
-                f"was in {then.get(task)} (Triton or kernelsmith/lang.py changed)",
-                hint="bits are comparable within one epoch only: start a new run",
-            )
-
-
-def _require_same_device(now: Mapping[str, Any], then: Mapping[str, Any]) -> None:
+def _require_same_epoch(tasks: tuple[Task, ...], device: Device, row: Mapping[str, Any]) -> None:
+    """``row``: the run as recorded. The device's facts are compared first: they can be named."""
     from kernelsmith.lineage.records import plain
 
-    facts = plain(now)
-    differ = sorted(k for k in {*facts, *then} if facts.get(k) != then.get(k))
+    hint = "bits are comparable within one epoch only: start a new run"
+    now, then = plain(device.describe()), row["device_facts"]
+    differ = sorted(k for k in {*now, *then} if now.get(k) != then.get(k))
     if differ:
         name = differ[0]
         raise InputError(
-            f"this is not the epoch the run began in: {name} is {facts.get(name)!r}, "
+            f"this is not the epoch the run began in: {name} is {now.get(name)!r}, "
             f"was {then.get(name)!r}",
-            hint="bits are comparable within one epoch only: start a new run",
+            hint=hint,
         )
+    recorded = row["options"].get("epochs", {})
+    for task, epoch in _epochs(tasks, device).items():
+        if epoch != recorded.get(task):
+            raise InputError(
+                f"this is not the epoch the run began in: {task} is in {epoch}, "
+                f"was in {recorded.get(task)} (Triton or kernelsmith/lang.py changed)",
+                hint=hint,
+            )

@@ -212,6 +212,21 @@ def test_a_full_disk_loses_only_the_step_that_did_not_fit(tmp_path: Path) -> Non
     plain.close()
 
 
+def test_a_full_disk_shows_before_anything_is_to_be_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    filled(path)
+    store = open_store(path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+    try:
+        with pytest.raises(StorageError):
+            store.database.require_writable()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    store.database.require_writable()
+    store.close()
+
+
 def test_a_database_at_its_page_limit_is_a_full_disk(tmp_path: Path) -> None:
     store = open_store(tmp_path / "runs.db")
     run_id = store.append("", "run", fakes.run_payload([fakes.make_task()]))
