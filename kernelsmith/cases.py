@@ -6,20 +6,78 @@ batches, split batches); it is built here so that it is described like any other
 
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from kernelsmith.errors import TaskError
 from kernelsmith.model import ArgSpec, Case, Inputs, InputSpec, Task, TensorMeta, TraceCall
 
 SHORT_DTYPE = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
+PAD_STEP_ELEMENTS = 8
+"""By so much more is each argument padded than the one before it, so that no two row strides are
+alike by padding; 16 bytes of the smallest float, so that aligned rows stay aligned."""
 
 
 def case_id(
-    call: str, dtype: str, dims: Mapping[str, int], regime: str, row_stride_pad: int = 0
+    call: str,
+    dtype: str,
+    dims: Mapping[str, int],
+    regime: str,
+    row_stride_pad: int = 0,
+    *,
+    padded_arg: str = "",
+    scalars: Sequence[tuple[str, float]] = (),
 ) -> str:
-    """The name of a case: ``train.bf16.M97-N1024.cancel`` (``.pad8`` when rows are padded)."""
+    """The name of a case: ``train.bf16.M97-N1024.cancel`` (``.pad8`` when rows are padded,
+    ``.eps0.001`` for a scalar of its own). Equal names, equal calls."""
     sizes = "-".join(f"{name}{size}" for name, size in dims.items())
-    pad = f".pad{row_stride_pad}" if row_stride_pad else ""
-    return f"{call}.{SHORT_DTYPE.get(dtype, dtype)}.{sizes}.{regime}{pad}"
+    only = f"-{padded_arg}" if padded_arg else ""
+    pad = f".pad{row_stride_pad}{only}" if row_stride_pad else ""
+    own = "".join(f".{name}{value:g}" for name, value in scalars)
+    return f"{call}.{SHORT_DTYPE.get(dtype, dtype)}.{sizes}.{regime}{pad}{own}"
+
+
+def full_id(case: Case) -> str:
+    """:func:`case_id` of a case that exists."""
+    return case_id(
+        case.call,
+        case.dtype,
+        dict(case.dims),
+        case.regime,
+        case.row_stride_pad,
+        padded_arg=case.padded_arg,
+        scalars=case.scalars,
+    )
+
+
+def forms_of(task: Task) -> dict[tuple[str, str], list[Case]]:
+    """Cases of every call form in every dtype that the task has cases in.
+
+    A form without a case of its own in a dtype borrows the sizes of its own cases in other
+    dtypes, else those of its variant's cases, in their regimes: callers may use it, so it is
+    judged. Order: calls as declared, dtypes sorted.
+    """
+    dtypes = sorted({case.dtype for case in task.cases})
+    found: dict[tuple[str, str], list[Case]] = {}
+    for call in task.calls:
+        variants = {other.name for other in task.calls if other.variant == call.variant}
+        for dtype in dtypes:
+            same = [case for case in task.cases if case.call == call.name]
+            own = [case for case in same if case.dtype == dtype]
+            kin = same or [case for case in task.cases if case.call in variants]
+            if not own:
+                moved = [replace(case, call=call.name, dtype=dtype, weight=0.0) for case in kin]
+                own = [replace(case, id=full_id(case)) for case in moved if _has_sizes(task, case)]
+            if own:
+                found[call.name, dtype] = own
+    return found
+
+
+def _has_sizes(task: Task, case: Case) -> bool:
+    call = task.call(case.call)
+    shapes = [arg.shape for arg in call.args if arg.kind == "tensor"]
+    shapes += [output.shape for output in call.outputs]
+    names = {dim for shape in shapes for dim in shape if isinstance(dim, str)}
+    return names <= set(dict(case.dims))
 
 
 def call_for(
@@ -30,6 +88,7 @@ def call_for(
     regime: str = "normal",
     row_stride_pad: int = 0,
     role: str = "derived",
+    scalars: Sequence[tuple[str, float]] = (),
 ) -> Case:
     """A derived case (weight 0) of a call form of the task.
 
@@ -44,7 +103,7 @@ def call_for(
             hint="calls: " + ", ".join(c.name for c in task.calls),
         ) from error
     case = Case(
-        id=case_id(call_name, dtype, dims, regime, row_stride_pad),
+        id=case_id(call_name, dtype, dims, regime, row_stride_pad, scalars=scalars),
         call=call_name,
         dtype=dtype,
         dims=tuple(dims.items()),
@@ -52,6 +111,7 @@ def call_for(
         weight=0.0,
         row_stride_pad=row_stride_pad,
         role=role,
+        scalars=tuple(scalars),
     )
     for arg in call.args:
         tensor_meta(arg, case) if arg.kind == "tensor" else None
@@ -73,17 +133,22 @@ def shape_of(shape: Sequence[str | int], dims: Mapping[str, int], where: str) ->
     return tuple(dims[d] if isinstance(d, str) else d for d in shape)
 
 
-def tensor_meta(arg: ArgSpec, case: Case) -> TensorMeta:
+def tensor_meta(arg: ArgSpec, case: Case, index: int = 0) -> TensorMeta:
     """Shape, strides (elements) and dtype of a tensor argument; rows are padded as the case says.
 
-    Padding widens the stride of every dimension but the last, which stays contiguous.
+    Padding widens the stride of every dimension but the last, which stays contiguous. Argument
+    ``index`` of a padded call gets PAD_STEP_ELEMENTS * index more, unless it alone is padded:
+    with equal strides everywhere, a kernel that takes one for another would never show.
     """
+    extra = case.row_stride_pad + (0 if case.padded_arg else PAD_STEP_ELEMENTS * index)
+    if case.row_stride_pad == 0 or case.padded_arg not in ("", arg.name):
+        extra = 0
     shape = shape_of(arg.shape, dict(case.dims), f"case {case.id}, argument {arg.name}")
     strides = []
     step = 1
     for axis in reversed(range(len(shape))):
         strides.append(step)
-        pad = case.row_stride_pad if axis == len(shape) - 1 and axis > 0 else 0
+        pad = extra if axis == len(shape) - 1 and axis > 0 else 0
         step *= shape[axis] + pad
     return TensorMeta(
         shape=shape,
@@ -115,15 +180,15 @@ def scalar_of(arg: ArgSpec, case: Case) -> int | float | None:
         return None
     if arg.dim is not None:
         return case.dim(arg.dim)
-    return arg.value
+    return dict(case.scalars).get(arg.name, arg.value)
 
 
 def trace_call(task: Task, case: Case) -> TraceCall:
     """The call on meta tensors that the front end traces; its key is the case's id."""
     call = task.call(case.call)
     args = tuple(
-        (arg.name, tensor_meta(arg, case) if arg.kind == "tensor" else scalar_of(arg, case))
-        for arg in call.args
+        (arg.name, tensor_meta(arg, case, i) if arg.kind == "tensor" else scalar_of(arg, case))
+        for i, arg in enumerate(call.args)
     )
     return TraceCall(key=case.id, entry=call.entry, args=args, num_programs=task.num_programs)
 
@@ -158,11 +223,11 @@ def inputs_for(
         _check_rows(case, rows, tokens, base_tokens)
     tensors = []
     scalars = []
-    for arg in task.call(case.call).args:
+    for index, arg in enumerate(task.call(case.call).args):
         if arg.kind != "tensor":
             scalars.append((arg.name, scalar_of(arg, case)))
             continue
-        meta = tensor_meta(arg, case)
+        meta = tensor_meta(arg, case, index)
         axis = token_axis(task, arg)
         base_shape = meta.shape
         if axis is not None and rows is not None and base_tokens is not None:

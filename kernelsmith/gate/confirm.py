@@ -4,7 +4,7 @@ hidden shapes; the entry run for real makes the traced launches."""
 import math
 from typing import Any
 
-from kernelsmith.gate import hidden, sessions
+from kernelsmith.gate import every, hidden, sessions
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.latency_rule import LatencyRule, latency_rule
 from kernelsmith.gate.reference import Reference
@@ -33,12 +33,22 @@ def check(
     bits = hidden.check_bits(bench, reference, subject, drawn)
     if bits.status is not None:
         return bits, None
+    walked = every.check(bench, reference, subject, seed)
+    if walked.status is not None:
+        return walked, None
     found = hidden.check_real(bench, subject, [*bench.task.cases, *drawn])
     if found.status is not None:
         return found, None
     alpha = statistics.alpha_k(k)
     timed, rule = run_rule(bench, reference, subject, incumbent, alpha=alpha, label=label)
-    evidence = {**found.evidence, **bits.evidence, **timed.evidence, "k": k, "alpha": alpha}
+    evidence = {
+        **found.evidence,
+        **bits.evidence,
+        **walked.evidence,
+        **timed.evidence,
+        "k": k,
+        "alpha": alpha,
+    }
     outcome = Outcome(status=timed.status, message=timed.message, evidence=evidence)
     if rule is None or outcome.status is not None:
         return outcome, None

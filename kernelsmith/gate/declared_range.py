@@ -5,9 +5,11 @@ are row counts at which the launches do not go on as before (``irregular``). The
 in confirm.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
+from kernelsmith import cases as forms
 from kernelsmith.errors import TaskError
 from kernelsmith.gate import irregular
 from kernelsmith.gate.bench import Bench
@@ -59,20 +61,22 @@ def _walk(bench: Bench, subject: Subject) -> Outcome:
 
 
 def range_cases(task: Task) -> Iterator[Case]:
-    """Every declared row count for each distinct (call, dtype, other dims) among the cases."""
+    """Every declared row count for each distinct (call, dtype, other dims) of every call form in
+    every dtype of the task, whether it has a case of its own or not."""
     low, high = task.token_range
     seen: set[tuple[object, ...]] = set()
-    for case in task.cases:
+    for case in itertools.chain.from_iterable(forms.forms_of(task).values()):
         others = tuple(pair for pair in case.dims if pair[0] != task.token_dim)
         form = (case.call, case.dtype, others)
         if form in seen:
             continue
         seen.add(form)
         for count in range(low, high + 1):
-            yield with_tokens(task, case, count, f"{case.call} {case.dtype} {others}")
+            yield with_tokens(task, case, count, "range")
 
 
 def with_tokens(task: Task, case: Case, tokens: int, label: str) -> Case:
-    """The case at another row count, under another id."""
+    """The case at another row count, under another id that says all that its plan hangs on."""
     dims = tuple((n, tokens if n == task.token_dim else v) for n, v in case.dims)
-    return replace(case, id=f"{label} {task.token_dim}={tokens}", dims=dims)
+    moved = replace(case, dims=dims, weight=0.0)
+    return replace(moved, id=f"{label} {forms.full_id(moved)} {task.token_dim}={tokens}")

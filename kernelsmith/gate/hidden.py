@@ -4,31 +4,34 @@ them. Their bits are compared with the seed's on both paths, and the entry is ru
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from kernelsmith import cases as forms
 from kernelsmith.errors import EvidenceError
 from kernelsmith.gate import irregular
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.reference import Reference, compare
-from kernelsmith.gate.subject import Ask, Outcome, Subject, draw_seed, failed
+from kernelsmith.gate.subject import Ask, Execution, Outcome, Subject, draw_seed, failed
 from kernelsmith.model import Case, Task
+
+SCALES = (1.0, 10.0, 1000.0)
+"""What float scalars are multiplied by: what is fitted to the declared value shows at another."""
 
 
 def draw_cases(task: Task, per_call: int, seed: int) -> list[Case]:
-    """``per_call`` cases for each call form and dtype that the task has cases of.
+    """``per_call`` cases for each call form in each dtype that the task has cases in.
 
     The row count is log-uniform over ``token_range``, the dims in ``ranges`` uniform over their
-    values, regime and row padding those of the task's own cases of that form. Deterministic in
-    ``seed``.
+    values, the regime that of one of the form's cases, row padding and float scalars drawn anew.
+    Deterministic in ``seed``. An id says all that the plan hangs on and the draw it is of, so
+    that no plan of another draw is taken for it.
     """
     draw = np.random.default_rng(seed)
     low, high = task.token_range
-    forms: dict[tuple[str, str], list[Case]] = {}
-    for case in task.cases:
-        forms.setdefault((case.call, case.dtype), []).append(case)
     found: list[Case] = []
-    for (call, dtype), own in sorted(forms.items()):
+    for _, own in sorted(forms.forms_of(task).items()):
         for number in range(per_call):
             like = own[int(draw.integers(len(own)))]
             tokens = round(math.exp(draw.uniform(math.log(max(low, 1)), math.log(high))))
@@ -37,21 +40,35 @@ def draw_cases(task: Task, per_call: int, seed: int) -> list[Case]:
                 if name in dims:
                     dims[name] = int(values[int(draw.integers(len(values)))])
             dims[task.token_dim] = min(max(tokens, low), high)
-            size = " ".join(f"{name}={value}" for name, value in dims.items())
+            case = replace(like, dims=tuple(dims.items()), weight=0.0)
+            case = vary(task, case, draw)
             found.append(
-                replace(
-                    like,
-                    id=f"hidden {number} {call} {dtype} {size}",
-                    dims=tuple(dims.items()),
-                    weight=0.0,
-                )
+                replace(case, id=f"hidden {number} {forms.full_id(case)} {seed & 0xFFFFFFFF:08x}")
             )
     return found
 
 
+def vary(task: Task, case: Case, draw: np.random.Generator) -> Case:
+    """The case with drawn row padding (none, whole rows, multiples of 8 or any; of all arguments
+    or one) and drawn float scalars (the declared value times a power of ten)."""
+    args = task.call(case.call).args
+    last = [case.dim(a.shape[-1]) for a in args if a.shape and isinstance(a.shape[-1], str)]
+    whole = max((size for size in last if size > 0), default=8)
+    pads = (0, case.row_stride_pad, whole, 8 * int(draw.integers(1, 65)), int(draw.integers(1, 65)))
+    pad = pads[int(draw.integers(len(pads)))]
+    wide = [arg.name for arg in args if arg.kind == "tensor" and len(arg.shape) > 1]
+    one = wide[int(draw.integers(len(wide)))] if pad and wide and draw.integers(2) else ""
+    scalars = tuple(
+        (arg.name, arg.value * SCALES[int(draw.integers(len(SCALES)))])
+        for arg in args
+        if arg.kind == "float" and isinstance(arg.value, float)
+    )
+    return replace(case, row_stride_pad=pad, padded_arg=one, scalars=scalars)
+
+
 def draw_beyond(subject: Subject, seed: int) -> list[Case]:
     """For each plan class that only the declared range takes, one case that takes it; and the
-    cases on both sides of each irregular step of the launches (see ``irregular``)."""
+    cases on both sides of irregular steps of the launches (see ``irregular``)."""
     draw = np.random.default_rng((seed, 1))
     chosen = {}
     for class_id in sorted(subject.beyond):
@@ -59,7 +76,7 @@ def draw_beyond(subject: Subject, seed: int) -> list[Case]:
         case = cases[int(draw.integers(len(cases)))]
         chosen[case.id] = replace(case, weight=0.0)
     for steps in subject.steps.values():
-        for case in irregular.boundaries(steps):
+        for case in irregular.boundaries(steps, draw):
             chosen[case.id] = replace(case, weight=0.0)
     return list(chosen.values())
 
@@ -67,27 +84,69 @@ def draw_beyond(subject: Subject, seed: int) -> list[Case]:
 def check_bits(
     bench: Bench, reference: Reference, subject: Subject, cases: Sequence[Case]
 ) -> Outcome:
-    """Candidate against seed on hidden shapes and inputs nobody has seen."""
+    """Candidate against seed on hidden shapes and inputs nobody has seen.
+
+    Shapes that were drawn, and one of each class that no case takes, are run in three ways: no
+    other check meets those classes.
+    """
     found = bench.prepare(subject, cases)
     if found.status is not None:
         return replace(found, status="UNCONFIRMED", message=f"hidden shape: {found.message}")
-    asks = [Ask(key=case.id, case=case, inputs=reference.inputs(case)) for case in cases]
-    expected = reference.fresh(asks)
-    done = bench.execute(
-        subject, asks, seconds_expected=sum(execution.seconds for execution in expected)
+    plain = [Ask(key=case.id, case=case, inputs=reference.inputs(case)) for case in cases]
+    expected = reference.fresh(plain)
+    seconds = sum(execution.seconds for execution in expected)
+    shuffled = f"shuffled:{draw_seed(reference.secret, 'hidden order') & 0xFFFF}"
+    ways: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("", {}),
+        (", programs shuffled, pointers 8 bytes off", {"order": shuffled, "misalign_bytes": 8}),
+        (", other poison, scratch left by an earlier call", {"poison": 2, "stale": True}),
     )
-    if isinstance(done, Outcome):
-        return replace(done, status="UNCONFIRMED", message=f"hidden shape: {done.message}")
+    beyond = _first_of_each_class(subject, cases)
+    for how, changes in ways:
+        chosen = [i for i, case in enumerate(cases) if not how or case.id in beyond]
+        asks = [replace(plain[i], **changes) for i in chosen]
+        done = bench.execute(subject, asks, seconds_expected=2 * seconds)
+        if isinstance(done, Outcome):
+            return replace(done, status="UNCONFIRMED", message=f"hidden shape: {done.message}")
+        found = compare_runs(
+            bench.task, [cases[i] for i in chosen], [expected[i] for i in chosen], done, how
+        )
+        if found.status is not None:
+            return found
+    return Outcome(evidence={"hidden": [case.id for case in cases]})
+
+
+def _first_of_each_class(subject: Subject, cases: Sequence[Case]) -> set[str]:
+    """Ids of drawn cases, and of the first case that takes each class of none before it."""
+    seen: set[str] = set()
+    found: set[str] = set()
+    for case in cases:
+        taken = {launch.plan_class for launch in subject.plans[case.id].launches}
+        if case.id.startswith("hidden") or taken - seen:
+            found.add(case.id)
+        seen |= taken
+    return found
+
+
+def compare_runs(
+    task: Task,
+    cases: Sequence[Case],
+    expected: Sequence[Execution],
+    done: Sequence[Execution],
+    how: str,
+) -> Outcome:
+    """The first case whose bits differ from the seed's, or that wrote where it must not."""
     for case, want, have in zip(cases, expected, done, strict=True):
-        found = compare(bench.task, case, want.outputs, have.outputs, status="UNCONFIRMED", how="")
+        found = compare(task, case, want.outputs, have.outputs, status="UNCONFIRMED", how=how)
         if found.status is not None:
             return found
         if have.canaries or have.changed_inputs:
             touched = ", ".join((*have.canaries, *have.changed_inputs))
             return Outcome(
-                status="UNCONFIRMED", message=f"case {case.id}: writes outside outputs: {touched}"
+                status="UNCONFIRMED",
+                message=f"case {case.id}{how}: writes outside outputs: {touched}",
             )
-    return Outcome(evidence={"hidden": [case.id for case in cases]})
+    return Outcome()
 
 
 def check_real(bench: Bench, subject: Subject, cases: Sequence[Case]) -> Outcome:

@@ -11,6 +11,8 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+
 from kernelsmith.model import Case, Plan
 
 RARE = 2
@@ -33,23 +35,30 @@ def numbers(plan: Plan) -> Numbers:
     return tuple(found)
 
 
-def boundaries(steps: Sequence[tuple[Case, Numbers]]) -> list[Case]:
-    """The cases on both sides of each rare step.
+def boundaries(
+    steps: Sequence[tuple[Case, Numbers]], draw: np.random.Generator | None = None
+) -> list[Case]:
+    """The cases on both sides of each rare step, and of one step of each other kind.
+
+    A mistake that comes back every 16 rows is no rare step; its kind shows wherever it is taken.
 
     Args:
         steps: one form's cases at consecutive row counts, with the numbers of their plans.
+        draw: picks which occurrence of each kind is looked at; None: the first.
 
     Returns:
         Cases in order, without repeats.
     """
     taken = [_step(before, after) for (_, before), (_, after) in itertools.pairwise(steps)]
     counts = Counter(part for step in taken for part in step)
-    wanted: dict[str, Case] = {}
+    looked_at = {i for i, step in enumerate(taken) if any(counts[part] <= RARE for part in step)}
+    kinds: dict[tuple[tuple[int, int, int], ...], list[int]] = {}
     for index, step in enumerate(taken):
-        if any(counts[part] <= RARE for part in step):
-            for case in (steps[index][0], steps[index + 1][0]):
-                wanted[case.id] = case
-    return list(wanted.values())
+        kinds.setdefault(step, []).append(index)
+    for found in kinds.values():
+        looked_at.add(found[0 if draw is None else int(draw.integers(len(found)))])
+    sides = sorted({side for index in looked_at for side in (index, index + 1)})
+    return [steps[side][0] for side in sides]
 
 
 def _step(before: Numbers, after: Numbers) -> tuple[tuple[int, int, int], ...]:

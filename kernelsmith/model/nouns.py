@@ -99,6 +99,8 @@ class Case:
 
     ``regime`` names how inputs are drawn (see ``numerics.recipes``). ``row_stride_pad`` > 0 gives
     every tensor whose last dimension is contiguous that many extra elements a row.
+    ``padded_arg`` != "": only this argument is padded; else each argument has another padding (see
+    ``cases.tensor_meta``). ``scalars``: values of int and float arguments of this case alone.
     ``role`` says where the case comes from in a serving or training step, for people.
     """
 
@@ -110,6 +112,8 @@ class Case:
     weight: float
     row_stride_pad: int = 0
     role: str = ""
+    padded_arg: str = ""
+    scalars: tuple[tuple[str, float], ...] = ()
 
     def dim(self, name: str) -> int:
         return dict(self.dims)[name]

@@ -1,5 +1,7 @@
 """From a case to a traced call and its inputs."""
 
+from dataclasses import replace
+
 import pytest
 
 from kernelsmith import cases, catalog
@@ -68,3 +70,39 @@ def test_case_seeds_differ(linear: Task) -> None:
     seeds = {cases.case_seed(1, case) for case in linear.cases}
     assert len(seeds) == len(linear.cases)
     assert seeds.isdisjoint({cases.case_seed(2, case) for case in linear.cases})
+
+
+def test_padded_arguments_have_row_strides_of_their_own(linear: Task) -> None:
+    dims = {"M": 3, "N": 4, "K": 5}
+    case = cases.call_for(linear, "backward", "float32", dims, row_stride_pad=3)
+    metas = dict(cases.trace_call(linear, case).args)
+    assert [metas[name].strides[0] for name in ("dy", "x", "weight")] == [7, 5 + 11, 5 + 19]
+    drawn = {spec.name: spec.meta for spec in cases.inputs_for(linear, case, 1).tensors}
+    assert drawn == {name: meta for name, meta in metas.items() if meta is not None}
+    alone = replace(case, padded_arg="x")
+    metas = dict(cases.trace_call(linear, alone).args)
+    assert [metas[name].strides[0] for name in ("dy", "x", "weight")] == [4, 8, 5]
+    assert cases.full_id(alone) != cases.full_id(case)
+
+
+def test_every_call_form_has_cases_in_every_dtype(linear: Task) -> None:
+    few = replace(linear, cases=tuple(c for c in linear.cases if c.call == "bias_infer"))
+    found = cases.forms_of(few)
+    assert {call for call, _ in found} == {
+        "bias_train",
+        "bias_infer",
+        "bias_backward",
+        "bias_backward_carry",
+    }
+    assert {dtype for _, dtype in found} == {"bfloat16", "float32"}
+    assert set(cases.forms_of(linear)) == {
+        (call.name, dtype) for call in linear.calls for dtype in ("bfloat16", "float32")
+    }
+
+
+def test_a_case_may_have_a_scalar_of_its_own() -> None:
+    task = catalog.load_task("rms_norm", "cpu")
+    case = cases.call_for(task, "infer", "float32", {"M": 1, "N": 128}, scalars=(("eps", 1e-3),))
+    assert dict(cases.trace_call(task, case).args)["eps"] == 1e-3
+    assert dict(cases.inputs_for(task, case, 1).scalars)["eps"] == 1e-3
+    assert case.id.endswith(".eps0.001")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from kernelsmith.gate.irregular import boundaries, numbers
@@ -44,7 +45,7 @@ def rows(found: list[Case]) -> list[int]:
     ids=["tiles", "rows", "tiles of two dims", "persistent"],
 )
 def test_a_regular_grid_is_only_looked_at_where_it_begins(grid: Grid) -> None:
-    assert set(rows(boundaries(steps(grid)))) <= {0, 1, 9, 8, 16, 17, 24, 25, 128, 129, 256, 257}
+    assert set(rows(boundaries(steps(grid)))) <= {0, 1, 2, 8, 9, 16, 17, 24, 25, 128, 129, 256, 257}
 
 
 def test_both_sides_of_a_dispatch_boundary_are_looked_at() -> None:
@@ -60,3 +61,10 @@ def test_a_grid_that_is_wrong_at_one_row_count_is_found() -> None:
 def test_an_argument_that_is_wrong_at_one_row_count_is_found() -> None:
     found = rows(boundaries(steps(lambda m: -(-m // 16), lambda m: m - (m == 211))))
     assert 211 in found
+
+
+def test_a_step_that_comes_back_every_sixteen_rows_is_looked_at() -> None:
+    found = rows(boundaries(steps(lambda m: m - (m % 16 == 12))))
+    assert {12, 13} & set(found)
+    drawn = boundaries(steps(lambda m: m - (m % 16 == 12)), np.random.default_rng(3))
+    assert any(count % 16 == 12 for count in rows(drawn))
