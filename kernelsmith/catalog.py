@@ -144,15 +144,15 @@ def _findings(task: Task) -> Iterator[Finding]:
         level="ok",
         message=f"{task.device}: {len(task.cases)} cases, {len(timed)} of them timed",
     )
-    used = {case.call for case in task.cases}
-    carried = {output.carry_call for call in task.calls for output in call.outputs}
+    used = {(case.call, case.dtype) for case in task.cases}
     for call in task.calls:
-        if call.name not in used | carried:
-            yield Finding(
-                level="warning",
-                message=f"{task.device}: no case uses the call {call.name}",
-                hint="a call that no case uses is never compared",
-            )
+        for dtype in sorted({case.dtype for case in task.cases}):
+            if (call.name, dtype) not in used:
+                yield Finding(
+                    level="warning",
+                    message=f"{task.device}: no case uses the call {call.name} in {dtype}",
+                    hint="until it has one it is only compared at sizes of the variant's cases",
+                )
     for path in ("train", "infer"):
         if not any(task.call(case.call).path == path for case in task.cases):
             yield Finding(

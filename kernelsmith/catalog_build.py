@@ -215,7 +215,17 @@ def _expand(task: Task, block: CasesFile, where: str) -> Iterator[Case]:
     ):
         dims = dict(zip(block.dims, sizes, strict=True))
         try:
-            derived = call_for(task, call, dtype, dims, regime, block.row_stride_pad, block.role)
+            derived = call_for(
+                task,
+                call,
+                dtype,
+                dims,
+                regime,
+                block.row_stride_pad,
+                block.role,
+                tuple(block.scalars.items()),
+            )
+            _check_scalars(task, derived, where)
             for output in task.call(call).outputs:
                 shape_of(output.shape, dims, f"case {derived.id}, output {output.name}")
         except TaskError as error:
@@ -225,6 +235,16 @@ def _expand(task: Task, block: CasesFile, where: str) -> Iterator[Case]:
         if task.token_dim not in dims:
             raise TaskError(f"{where}: case {derived.id}: no {task.token_dim}", hint="tokens")
         yield dataclasses.replace(derived, weight=block.weight)
+
+
+def _check_scalars(task: Task, case: Case, where: str) -> None:
+    known = [arg.name for arg in task.call(case.call).args if arg.kind == "float"]
+    for name, _ in case.scalars:
+        if name not in known:
+            raise TaskError(
+                f"{where}: case {case.id}: {case.call} has no float argument {name!r}",
+                hint="float arguments: " + (", ".join(known) or "none"),
+            )
 
 
 def _check_cases(task: Task, cases: tuple[Case, ...], where: str) -> None:

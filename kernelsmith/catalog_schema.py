@@ -65,6 +65,7 @@ class CasesFile(_Strict):
     regimes: Annotated[list[str], Field(min_length=1)]
     weight: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     row_stride_pad: Size = 0
+    scalars: dict[Name, float] = {}
     role: str = ""
 
 

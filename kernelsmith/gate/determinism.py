@@ -9,7 +9,7 @@ from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.parity import note_marks
 from kernelsmith.gate.reference import Reference, compare
 from kernelsmith.gate.subject import Ask, Outcome, Subject, draw_seed
-from kernelsmith.model import Case, PlanClass
+from kernelsmith.model import Case, PlanClass, Task
 
 FLOAT_ATOMIC = re.compile(
     r"tt\.atomic_(?:rmw|cas)\b.*->\s*(?:tensor<[^>]*x)?(?:bf16|f16|f32|f64)\b"
@@ -45,7 +45,7 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
                 evidence={"kernel": plan_class.kernel, "ttir": line},
             )
     cases = sorted(bench.task.cases, key=lambda case: reference.seconds[case.id])
-    repeats = [*_all_repeats(cases, reference.secret), *_padded(cases)]
+    repeats = [*_all_repeats(cases, reference.secret), *_padded(bench.task, cases)]
     found = bench.prepare(subject, [one.case for one in repeats])
     if found.status is not None:
         return found
@@ -77,15 +77,22 @@ def _all_repeats(cases: list[Case], secret: int) -> Iterator[Repeat]:
         yield Repeat(base=case, case=case, how="programs on 2 threads", order="threads:2")
 
 
-def _padded(cases: list[Case]) -> Iterator[Repeat]:
-    """Each call form and dtype once, with gaps between the rows of every input."""
+def _padded(task: Task, cases: list[Case]) -> Iterator[Repeat]:
+    """Each call form and dtype once with gaps between the rows of every input, and once for each
+    input alone."""
     seen: set[tuple[str, str]] = set()
     for case in cases:
         if (case.call, case.dtype) in seen or case.row_stride_pad != 0:
             continue
         seen.add((case.call, case.dtype))
-        wide = replace(case, id=f"{case.id} padded rows", row_stride_pad=PAD_ELEMENTS)
-        yield Repeat(base=case, case=wide, how="padded rows")
+        args = task.call(case.call).args
+        wide = [arg.name for arg in args if arg.kind == "tensor" and len(arg.shape) > 1]
+        for only in ("", *wide):
+            how = f"padded rows of {only}" if only else "padded rows"
+            moved = replace(
+                case, id=f"{case.id} {how}", row_stride_pad=PAD_ELEMENTS, padded_arg=only
+            )
+            yield Repeat(base=case, case=moved, how=how)
 
 
 def float_atomic(plan_class: PlanClass) -> str:

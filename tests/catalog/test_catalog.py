@@ -150,3 +150,8 @@ def test_a_task_is_a_frozen_value() -> None:
     assert isinstance(first, Task)
     with pytest.raises(AttributeError):
         first.name = "x"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["rms_norm", "linear"])
+def test_shipped_tasks_have_cases_of_every_call_in_every_dtype(name: str) -> None:
+    assert not [f for f in catalog.check_task(name) if "no case uses" in f.message]
