@@ -26,6 +26,7 @@ ALIGN_BYTES = 64
 RED_ZONE_BYTES = 4096
 # A store that runs past a buffer by whole rows of a tile must not jump over the zone.
 RED_ZONE_MAX_BYTES = 64 * 1024
+GAP_LINES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +96,8 @@ def allocate(plan: Plan, *, misalign_bytes: int, poison: int) -> BufferSet:
             edge: buffers_guard.Edge = "end" if poison == buffers_poison.ZEROS else "start"
             pages[index] = layout.put_at_edge(nbytes, edge, align=ALIGN_BYTES, shift=misalign_bytes)
             continue
-        zone = RED_ZONE_BYTES + min(RED_ZONE_MAX_BYTES, nbytes // 4)
-        gap = int(draw.integers(0, 16)) * ALIGN_BYTES
+        zone = zone_bytes(nbytes)
+        gap = int(draw.integers(0, GAP_LINES)) * ALIGN_BYTES
         pages[index] = layout.put(
             nbytes, before=zone + gap, align=ALIGN_BYTES, shift=misalign_bytes, after=zone
         )
@@ -117,6 +118,11 @@ def allocate(plan: Plan, *, misalign_bytes: int, poison: int) -> BufferSet:
         # From its own start, as in a timed replay.
         buffers_poison.fill(held.view(index), poison, index)
     return held
+
+
+def zone_bytes(nbytes: int) -> int:
+    """The least that a red zone of a buffer holds."""
+    return RED_ZONE_BYTES + min(RED_ZONE_MAX_BYTES, nbytes // 4)
 
 
 def broken_zones(buffers: BufferSet) -> tuple[str, ...]:

@@ -4,8 +4,9 @@ A slot holds what one replay writes: the outputs, then scratch. The n-th of eith
 the same address, so that no side has the better buffers. Each slot serves one replay; then the
 pool is *renewed*: outputs and scratch of all slots, to the ends of their pages, are filled with the
 poison of a checked run. A replay never finds what an earlier one left, and nothing that tells it
-from a checked run. Every buffer has pages of its own between guards, and inputs cannot be written:
-a kernel that reaches beyond what it was given ends the session, and is named as what ran.
+from a checked run. Inputs cannot be written: a kernel that tries ends the session, and is named as
+what ran. Beyond its buffers it finds mapped memory near by (see ``buffers_guard``); a kernel that
+goes there does so in a checked run of the same case as well, where guards are.
 
 A *warm* pool shares one set of inputs and has just a few slots, so that all of it stays in the
 caches. In a *cold* pool every slot has inputs of its own, and a renewal ends with reading through
@@ -15,6 +16,7 @@ kernel's code stays warm in both. Measured on a 32 MiB cache, one copy of 2 MiB:
 cold, and 78 us where four times the cache was evicted by other slots.)
 """
 
+import collections
 import ctypes
 import mmap
 import random
@@ -50,7 +52,18 @@ class Place:
 class Pool:
     """Slots of one case with both sides' launches bound to each. ``cursor`` is the next slot."""
 
-    __slots__ = ("_calls", "_case", "_images", "_place", "_shape", "_sweep", "cursor", "slots")
+    __slots__ = (
+        "_calls",
+        "_case",
+        "_copies",
+        "_images",
+        "_large",
+        "_place",
+        "_shape",
+        "_sweep",
+        "cursor",
+        "slots",
+    )
 
     def __init__(
         self,
@@ -61,13 +74,15 @@ class Pool:
         calls: Mapping[Side, Sequence[Calls]],
         sweep: Bytes | None,
     ) -> None:
+        self.slots = slots
         self._case = case
         self._shape = shape
         self._place = place
         self._calls = calls
         self._sweep = sweep
-        self.slots = slots
         self._images: dict[tuple[int, int], Bytes] = {}
+        self._large: list[tuple[int, buffers_guard.Pages]] = []
+        self._copies = self._plan_copies()
         self.cursor = 0
 
     def lay_inputs(self, images: Mapping[str, Bytes]) -> None:
@@ -81,24 +96,33 @@ class Pool:
 
     def renew(self) -> None:
         """Fills outputs and scratch of all slots with a checked run's poison, in order of use."""
-        for slot in self.slots:
-            for place, pages in enumerate(slot.private):
-                self._poison(place, pages)
+        # One pass in C: the loop costs more than the bytes where buffers are small.
+        collections.deque(map(ctypes.memmove, *self._copies), maxlen=0)
+        for place, pages in self._large:
+            self._fill(self._place.region.bytes[pages.begin : pages.end], place, pages)
         if self._sweep is not None:
             self._sweep[: self._sweep.size // 8 * 8].view(np.uint64).sum()
         self.cursor = 0
 
-    def _poison(self, place: int, pages: buffers_guard.Pages) -> None:
-        nbytes = pages.end - pages.begin
-        if nbytes > IMAGE_MAX_BYTES:
-            self._fill(self._place.region.bytes[pages.begin : pages.end], place, pages)
-            return
-        key = (place, pages.start - pages.begin)
-        image = self._images.get(key)
-        if image is None:
-            image = self._images[key] = np.empty(nbytes, np.uint8)
-            self._fill(image, place, pages)
-        ctypes.memmove(self._place.region.address + pages.begin, image.ctypes.data, nbytes)
+    def _plan_copies(self) -> tuple[list[int], list[int], list[int]]:
+        """To, from and how many bytes, for all buffers that are renewed from an image."""
+        copies: tuple[list[int], list[int], list[int]] = ([], [], [])
+        for slot in self.slots:
+            for place, pages in enumerate(slot.private):
+                nbytes = pages.end - pages.begin
+                if nbytes > IMAGE_MAX_BYTES:
+                    self._large.append((place, pages))
+                    continue
+                key = (place, pages.start - pages.begin)
+                if key not in self._images:
+                    self._images[key] = np.empty(nbytes, np.uint8)
+                    self._fill(self._images[key], place, pages)
+                address = self._place.region.address + pages.begin
+                for column, value in zip(
+                    copies, (address, self._images[key].ctypes.data, nbytes), strict=True
+                ):
+                    column.append(value)
+        return copies
 
     def _fill(self, view: Bytes, place: int, pages: buffers_guard.Pages) -> None:
         # The salt is the buffer's place in the candidate's plan, as in a run of that plan.
@@ -163,7 +187,7 @@ def build(
         poison: one seed for the whole pool, as a checked run has it.
         sweep: memory to read through at each renewal of a cold pool.
     """
-    layout = buffers_guard.Layout(rng.randrange)
+    layout = buffers_guard.Layout(rng.randrange, guarded=False)
     laid = lay_out(shape, layout, rng, slots, own_inputs=own_inputs)
     place = Place(region=buffers_guard.reserve(layout), rng=rng, arena=arena, poison=poison)
     # Neighbours in memory are not neighbours in time: no prefetcher runs ahead into a slot.

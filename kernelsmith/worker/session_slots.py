@@ -6,7 +6,7 @@ from typing import Literal
 
 from kernelsmith.model import Plan, TimedCase
 from kernelsmith.worker import buffers, buffers_guard
-from kernelsmith.worker.buffers_guard import Edge, Layout, Pages
+from kernelsmith.worker.buffers_guard import Layout, Pages
 
 Side = Literal["a", "b"]
 WARM_SLOTS_BYTES = 512 * 1024
@@ -68,7 +68,7 @@ def shape_of(case: TimedCase) -> Shape:
 
 def warm_slots(shape: Shape) -> int:
     """How many slots a warm pool has: as many as stay in the near caches, at least two."""
-    each = max(sum(shape.private), 1)
+    each = max(shape.private_bytes, 1)
     if 2 * each > SLOTS_CAP_BYTES:
         return 1
     return max(2, min(WARM_SLOTS_MAX, WARM_SLOTS_BYTES // each))
@@ -86,20 +86,26 @@ def cold_slots(shape: Shape, llc_bytes: int, replays: int) -> int:
 def lay_out(
     shape: Shape, layout: Layout, rng: random.Random, slots: int, *, own_inputs: bool
 ) -> list[Slot]:
-    """Places the slots one after the other, each buffer with its start or its end at a guard."""
-    shared: dict[str, Pages] = {}
-    found = []
-    for index in range(slots):
-        if own_inputs or index == 0:
-            shared = {name: _put(layout, nbytes, rng) for name, nbytes in shape.inputs.items()}
-        private = tuple(_put(layout, nbytes, rng) for nbytes in shape.private)
-        found.append(Slot(inputs=shared, private=private))
-    return found
+    """Places the inputs of all slots and then what is written, so that no lane that is masked off
+    of a store lies on an input, which cannot be written."""
+    inputs = [
+        {name: _put(layout, nbytes, rng) for name, nbytes in shape.inputs.items()}
+        for _ in range(slots if own_inputs else 1)
+    ]
+    return [
+        Slot(
+            inputs=inputs[index % len(inputs)],
+            private=tuple(_put(layout, nbytes, rng) for nbytes in shape.private),
+        )
+        for index in range(slots)
+    ]
 
 
 def _put(layout: Layout, nbytes: int, rng: random.Random) -> Pages:
-    edge: Edge = "end" if rng.random() < 0.5 else "start"
-    return layout.put_at_edge(nbytes, edge, align=buffers.ALIGN_BYTES)
+    # As far into its page as in a checked run, so that no address tells one from the other.
+    before = buffers.zone_bytes(nbytes) + rng.randrange(buffers.GAP_LINES) * buffers.ALIGN_BYTES
+    into = before % buffers_guard.PAGE_BYTES
+    return layout.put(nbytes, before=into, align=buffers.ALIGN_BYTES, shift=0, after=0)
 
 
 def _room(nbytes: int) -> int:

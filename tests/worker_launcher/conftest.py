@@ -95,6 +95,11 @@ PARTS = {
         "epilogue": "%e = getelementptr float, ptr %y, i64 65536\n"
         "  %r = load volatile float, ptr %e\n  store float %r, ptr %s",
     },
+    # Beyond whatever a timing pool has open.
+    "reads_far": {
+        "epilogue": "%e = getelementptr float, ptr %y, i64 16777216\n"
+        "  %r = load volatile float, ptr %e\n  store float %r, ptr %s",
+    },
     "spoils_input": {"epilogue": "store float 1.0, ptr %x"},
     "last_wins": {
         "each": "%pf = sitofp i64 %pid to float\n  store float %pf, ptr %y",
