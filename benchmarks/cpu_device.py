@@ -10,6 +10,7 @@ Times of kernels are of the compiled code alone (``native``) and through Triton'
 
 import datetime
 import json
+import random
 import sys
 import tempfile
 import time
@@ -88,7 +89,8 @@ def record(recorder: Recorder, run: Callable[[], Any]) -> Callable[[], None]:
 
 
 def time_by_turns(sides: dict[str, Callable[[], Any]], windows: int) -> dict[str, float]:
-    """Minimum time of a call in microseconds, windows of all sides taken by turns."""
+    """Minimum time of a call in microseconds, windows of all sides taken by turns, in another order
+    each round: who runs after a side that leaves the caches full of other things is slower."""
     best = dict.fromkeys(sides, float("inf"))
     counts = {}
     for name, run in sides.items():
@@ -96,8 +98,10 @@ def time_by_turns(sides: dict[str, Callable[[], Any]], windows: int) -> dict[str
         begin_ns = time.perf_counter_ns()
         run()
         counts[name] = max(1, WINDOW_NS // max(1, time.perf_counter_ns() - begin_ns))
+    order, draw = list(sides.items()), random.Random(0)
     for _ in range(windows):
-        for name, run in sides.items():
+        draw.shuffle(order)
+        for name, run in order:
             begin_ns = time.perf_counter_ns()
             for _ in range(counts[name]):
                 run()

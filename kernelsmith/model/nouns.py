@@ -246,3 +246,9 @@ class Verdict:
     @property
     def accepted(self) -> bool:
         return self.status == "ACCEPTED"
+
+    @property
+    def session_s(self) -> float | None:
+        """Mean seconds of the timing sessions, as their processes saw them."""
+        seconds = [float(one["seconds"]) for one in self.samples if "seconds" in one]
+        return sum(seconds) / len(seconds) if seconds else None
