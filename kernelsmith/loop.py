@@ -286,8 +286,7 @@ def _record(
     if confirm is not None and confirm.status != "unchecked":
         tally.confirms += 1
         if verdict.gain is not None and verdict.gain.sessions:
-            mean_s = verdict.session_s or confirm.seconds / verdict.gain.sessions
-            lane.session_s = 1.25 * mean_s  # a quarter more for the host
+            lane.session_s = verdict.session_s or confirm.seconds / verdict.gain.sessions
     message = next((check.message for check in verdict.checks if check.status == "fail"), "")
     lane.history.append(
         PastCandidate(
