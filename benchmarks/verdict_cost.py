@@ -166,7 +166,7 @@ def _accepts(
                 {
                     "seconds": seconds,
                     "sessions": verdict.gain.sessions,
-                    "seconds_a_session": confirm_s,
+                    "confirm_s_by_session": confirm_s,
                     "gain": verdict.gain.geomean,
                     "changes": list(candidate.changes),
                     "checks_s": checks,
