@@ -22,7 +22,7 @@ LEAD_NS = 1_000_000
 # Both sides get one count of replays when their times differ by no more than this.
 SAME_COUNT_WITHIN = 1.25
 # A session of many cases shortens its cold windows to end in about this time.
-SESSION_NS = 1_300_000_000
+SESSION_NS = 1_050_000_000
 COLD_SHARE_MIN = 0.2
 # Outputs above this are brought back for one replay a side instead of three.
 PICKED_LARGE_BYTES = 512 * 1024
