@@ -4,9 +4,21 @@ Adapters are built in ``wiring.py`` and nowhere else.
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, Literal, Protocol
 
-from kernelsmith.model import Candidate, Gain, Job, JobResult, Task, Verdict
+from kernelsmith.model import (
+    Candidate,
+    Gain,
+    Job,
+    JobResult,
+    JournalEntry,
+    Look,
+    LookKind,
+    SessionRecord,
+    Task,
+    Verdict,
+)
 
 Role = Literal["frontend", "launcher", "seed"]
 
@@ -47,17 +59,32 @@ class Judge(Protocol):
     def retime(self, candidate: Candidate, sessions: int) -> tuple[bool, Gain, dict[str, Any]]:
         """Times a winner against the seed (end of run): (holds, gain, evidence)."""
 
+    def look(self, candidate: Candidate, incumbent: Candidate, kind: LookKind) -> Look:
+        """A quick look for whoever is still writing: decides nothing, pools nothing into
+        confirm, shows nothing hidden."""
+
     def close(self) -> None: ...
 
 
 class Proposer(Protocol):
-    """Makes candidates. ``propose`` sees the lineage of this run, never hidden cases or seeds of
-    inputs; None means it has nothing left to try. Pure given (seed, history): a resumed run that
-    feeds the same history gets the same next candidate."""
+    """Makes candidates. It sees the lineage of this run, never hidden cases or seeds of inputs."""
 
     name: str
 
-    def propose(self, task: Task, history: Sequence["Judged"]) -> Candidate | None: ...
+    def choose(self, histories: Mapping[str, Sequence["Judged"]], wait_s: float) -> str | None:
+        """Which of these open tasks (the one with the least time so far first) to propose for
+        next; None: none within ``wait_s`` seconds, ask again."""
+
+    def propose(self, task: Task, history: Sequence["Judged"]) -> Candidate | None:
+        """The next candidate; None: nothing is left to try for this task. A proposer without a
+        model is pure given (seed, history): a resumed run that feeds the same history gets the
+        same next candidate."""
+
+    def standing(self) -> str:
+        """One line for display: what was spent and what is under way; "" if nothing is."""
+
+    def close(self) -> None:
+        """Ends what is under way; nothing is spent from here on."""
 
 
 class Judged(Protocol):
@@ -71,6 +98,26 @@ class Judged(Protocol):
     def gain_vs_seed(self) -> float | None: ...
     @property
     def message(self) -> str: ...
+    @property
+    def check(self) -> str:
+        """The check that failed; "" if none did."""
+
+    @property
+    def gain(self) -> Gain | None:
+        """Against the incumbent of its time, by case, where confirm measured it."""
+
+
+class Journal(Protocol):
+    """The record of conversations with a model. Any thread may call it."""
+
+    def append(self, entry: JournalEntry) -> "Future[str]":
+        """Records one entry in one transaction, blobs included. The future gives its id (a call's
+        for CallSent) once it is durable, or raises StorageError or DatabaseError."""
+
+    def sessions(self, run_id: str) -> Sequence[SessionRecord]:
+        """Everything on record of a run's conversations, in order of their beginning."""
+
+    def close(self) -> None: ...
 
 
 class Device(Protocol):

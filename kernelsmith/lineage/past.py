@@ -9,12 +9,15 @@ from kernelsmith.model import Candidate, Gain
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastCandidate:
     """An earlier candidate of this run and task, as a proposer may see it. ``status`` is the
-    verdict's, or DUPLICATE (dropped before any work), or UNJUDGED (the machine failed on it)."""
+    verdict's, or DUPLICATE (dropped before any work), or UNJUDGED (the machine failed on it).
+    ``check``: the one that failed; ``gain``: against the incumbent of its time."""
 
     candidate: Candidate
     status: str
     gain_vs_seed: float | None
     message: str
+    check: str = ""
+    gain: Gain | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,19 @@ Host to worker, a job travels as a pickle (the host is trusted by the worker). W
 result travels as JSON and is validated (the worker is not trusted by the host).
 """
 
+from kernelsmith.model.conversation import (
+    END_OF_BODY,
+    AgentSettings,
+    CallAnswered,
+    CallRecord,
+    CallSent,
+    JournalEntry,
+    SessionEnd,
+    SessionRecord,
+    SessionStart,
+    ToolDone,
+)
+from kernelsmith.model.look import KernelCode, Look, LookKind
 from kernelsmith.model.messages import (
     Buffer,
     CaseTimes,
@@ -55,12 +68,18 @@ from kernelsmith.model.nouns import (
     new_candidate,
     seed_candidate,
 )
+from kernelsmith.model.usage import Price, Rates, Usage, cost_usd
 
 __all__ = [
+    "END_OF_BODY",
     "ITEMSIZE_BYTES",
+    "AgentSettings",
     "ArgSpec",
     "Buffer",
     "Call",
+    "CallAnswered",
+    "CallRecord",
+    "CallSent",
     "Candidate",
     "Case",
     "CaseGain",
@@ -74,8 +93,12 @@ __all__ = [
     "Inputs",
     "Job",
     "JobResult",
+    "JournalEntry",
+    "KernelCode",
     "Launch",
     "LaunchArg",
+    "Look",
+    "LookKind",
     "ObjectInfo",
     "OutputBytes",
     "OutputClass",
@@ -84,10 +107,15 @@ __all__ = [
     "PathName",
     "Plan",
     "PlanClass",
+    "Price",
+    "Rates",
     "Run",
     "RunJob",
     "RunResult",
     "RunsResult",
+    "SessionEnd",
+    "SessionRecord",
+    "SessionStart",
     "Status",
     "Task",
     "TensorMeta",
@@ -95,12 +123,15 @@ __all__ = [
     "TimeResult",
     "TimedCase",
     "TimedReplay",
+    "ToolDone",
     "TraceCall",
     "TraceJob",
     "TraceResult",
+    "Usage",
     "Verdict",
     "WorkerFailure",
     "candidate_id",
+    "cost_usd",
     "new_candidate",
     "seed_candidate",
 ]

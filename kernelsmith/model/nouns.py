@@ -152,7 +152,8 @@ class Task:
 class Candidate:
     """One proposed rewrite. ``id`` is the first 16 hex digits of the SHA-256 of the source;
     ``parents`` are candidate ids (the seed's own id for a first generation); ``author`` is
-    "search", "agent", "seed" or a person; ``changes`` names the knobs that were changed."""
+    "search", "agent", "seed" or a person; ``changes`` names the knobs that were changed;
+    ``origin``: of an agent's, "SESSION/TOOL_USE_ID" of the call that submitted it."""
 
     id: str
     task: str
@@ -161,6 +162,7 @@ class Candidate:
     author: str
     changes: tuple[str, ...] = ()
     note: str = ""
+    origin: str = ""
 
 
 def candidate_id(source: str) -> str:
@@ -176,6 +178,7 @@ def new_candidate(
     parents: tuple[str, ...] = (),
     changes: tuple[str, ...] = (),
     note: str = "",
+    origin: str = "",
 ) -> Candidate:
     """A candidate of this source, by whoever wrote it."""
     return Candidate(
@@ -186,6 +189,7 @@ def new_candidate(
         author=author,
         changes=changes,
         note=note,
+        origin=origin,
     )
 
 

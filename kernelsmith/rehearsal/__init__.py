@@ -1,0 +1,1 @@
+"""A loopback Messages server that plays recorded replies. It is no model."""

@@ -1,0 +1,1 @@
+"""What the Messages API says on the wire: bytes in, nouns out. Pure functions."""
