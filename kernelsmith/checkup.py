@@ -3,14 +3,15 @@
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernelsmith import config
 from kernelsmith.errors import DatabaseError, InputError, KernelsmithError, MissingError, TaskError
-from kernelsmith.wiring import Wiring, versions
+from kernelsmith.wiring import Wiring, proposer_names, versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +46,9 @@ def examine(
     task_folders: tuple[Path, ...],
     db: Path,
     gate: bool,
+    agent: Mapping[str, Any] | None = None,
 ) -> Checkup:
-    """Looks at everything a run needs; writes nothing.
+    """Looks at everything a run needs; writes nothing, calls no model. ``agent``: the file's table.
 
     Raises:
         InputError: an option names what does not exist.
@@ -73,16 +75,13 @@ def examine(
             )
             return _line(facts["sandbox"]) + others
 
-        def see_proposer() -> str:
-            return str(wiring.proposer(proposer, 0).name)
-
         names, tasks_check = _see_tasks(wiring, task_folders)
         checks = [
             _look("python", _see_python),
             _look("packages", _see_packages),
             _look("device", see_device),
             _look("sandbox", see_sandbox),
-            _look("proposer", see_proposer),
+            _look("proposer", lambda: _see_proposer(proposer, agent)),
             _look("database", lambda: _see_database(db)),
             tasks_check,
         ]
@@ -122,6 +121,21 @@ def _look(name: str, see: Callable[[], str]) -> Check:
         raise  # an option's value is wrong; this machine may be well
     except KernelsmithError as error:
         return Check(name=name, ok=False, detail=error.message, hint=error.hint or "")
+
+
+def _see_proposer(proposer: str, table: Mapping[str, Any] | None) -> str:
+    """What would be used; where the agent is not named, whether it could be."""
+    names = proposer_names(proposer)
+    try:
+        settings = config.agent_settings(table or {})
+        endpoint = config.endpoint()
+    except MissingError as error:
+        if "agent" in names:
+            raise
+        return f"{proposer} (agent: {error.message})"
+    limit = "no dollar limit" if settings.budget_usd is None else f"${settings.budget_usd} a run"
+    ready = f"{settings.model} at {endpoint.base_url}, {limit}; no call was made"
+    return f"{proposer}: {ready}" if "agent" in names else f"{proposer} (agent: {ready})"
 
 
 def _see_python() -> str:

@@ -2,21 +2,26 @@
 
 An option on the command line wins over the environment, which wins over the file in the current
 folder. The file may hold ``db``, ``tasks`` (a list of folders), ``device``, ``sandbox``,
-``proposer`` and ``time_limit``; any other key is an error.
+``proposer``, ``time_limit`` and the table ``agent`` (the fields of ``model.AgentSettings``); any
+other key is an error.
 """
 
 import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
-from kernelsmith.errors import InputError
+from kernelsmith.errors import InputError, MissingError
+from kernelsmith.model import AgentSettings, Price, Rates
 
 FILE_NAME = "kernelsmith.toml"
 DEFAULT_TIME_LIMIT = "8h"
+DEFAULT_MODEL = "claude-opus-5-5"
+DEFAULT_BASE_URL = "https://api.anthropic.com"
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -30,6 +35,15 @@ class Settings:
     sandbox: str = "auto"
     proposer: str = "search"
     time_limit: str = DEFAULT_TIME_LIMIT
+    agent: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A server that speaks the Messages API. The key is in no record and no message."""
+
+    base_url: str
+    api_key: str = field(repr=False)
 
 
 def load(folder: Path | None = None, environment: Mapping[str, str] | None = None) -> Settings:
@@ -44,6 +58,86 @@ def load(folder: Path | None = None, environment: Mapping[str, str] | None = Non
     if db:
         known["db"] = Path(db)
     return Settings(**known)
+
+
+def endpoint(environment: Mapping[str, str] | None = None) -> Endpoint:
+    """The model server: ``ANTHROPIC_BASE_URL`` and ``ANTHROPIC_API_KEY`` (else
+    ``ANTHROPIC_AUTH_TOKEN``). A server of one's own may need no key.
+
+    Raises:
+        MissingError: no key for Anthropic's own server.
+    """
+    variables = os.environ if environment is None else environment
+    key = variables.get("ANTHROPIC_API_KEY") or variables.get("ANTHROPIC_AUTH_TOKEN") or ""
+    base_url = variables.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
+    if not base_url.startswith(("http://", "https://")):
+        raise InputError(f"ANTHROPIC_BASE_URL is {base_url!r}", hint="http://HOST:PORT or https://")
+    if not key and base_url == DEFAULT_BASE_URL:
+        raise MissingError(
+            "the agent needs a key: ANTHROPIC_API_KEY is not set",
+            hint="set it, or point ANTHROPIC_BASE_URL at a server of your own; "
+            "`kernelsmith rehearse` needs neither",
+        )
+    return Endpoint(base_url=base_url.rstrip("/"), api_key=key or "none")
+
+
+def agent_settings(table: Mapping[str, Any], **options: Any) -> AgentSettings:
+    """The agent's settings: ``options`` that are not None, else the file's table, else defaults;
+    prices of the table on top of the shipped ones.
+
+    Raises:
+        InputError: an unknown key, a wrong type, a limit that is not positive, or a dollar budget
+            for a model without a price.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(given.get("budget_usd"), str) and given["budget_usd"] != "none":
+        given["budget_usd"] = dollars(given["budget_usd"])
+    found = settings_of({"model": DEFAULT_MODEL, **table, **given}, prices=shipped_prices())
+    for name in ("max_tokens", "concurrency", "sessions_max", "turns_max", "stale_submissions"):
+        value = getattr(found, name)
+        if value is not None and value < 1:
+            raise InputError(f"agent.{name} is {value}; at least 1 is needed")
+    for name in ("budget_usd", "budget_tokens"):
+        value = getattr(found, name)
+        if value is not None and value <= 0:
+            raise InputError(f"{name.replace('_', ' ')} is {value}", hint="name more than 0")
+    if found.budget_usd is not None and found.price is None:
+        raise InputError(
+            f"no price is known for model {found.model!r}, so no dollar budget can be kept",
+            hint=f'give [agent.prices."{found.model}"] in {FILE_NAME}, or --budget-usd none '
+            "with --budget-tokens N",
+        )
+    return found
+
+
+def settings_of(table: Mapping[str, Any], prices: Mapping[str, Price]) -> AgentSettings:
+    """Settings from a table of the file or of a run's record; ``prices`` where it has none.
+
+    Raises:
+        InputError: an unknown key or a wrong type.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    known = {each.name for each in fields(AgentSettings)}
+    unknown = sorted(set(table) - known)
+    if unknown:
+        raise InputError(f"unknown key agent.{unknown[0]}", hint=f"known: {', '.join(known)}")
+    own = {model: _price(model, rates) for model, rates in table.get("prices", {}).items()}
+    # "none" is how a file or an option says that dollars are not limited: TOML has no null.
+    plain = {k: None if v == "none" else v for k, v in table.items() if k != "prices"}
+    try:
+        checked = TypeAdapter(AgentSettings).validate_python({**plain, "prices": {**prices, **own}})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"agent.{where} = {first['input']!r}: {first['msg']}") from error
+    return checked
+
+
+def shipped_prices() -> dict[str, Price]:
+    """Prices by model, from ``prices.toml``: list prices of the day it names."""
+    text = Path(__file__).with_name("prices.toml").read_text(encoding="utf-8")
+    return {model: _price(model, rates) for model, rates in tomllib.loads(text).items()}
 
 
 def wants_traceback() -> bool:
@@ -70,12 +164,27 @@ def seconds(text: str) -> float:
     return total
 
 
+def dollars(text: str) -> Decimal:
+    """An amount of US dollars: ``5``, ``$5``, ``2.50``.
+
+    Raises:
+        InputError: anything else, or nothing positive.
+    """
+    try:
+        amount = Decimal(text.strip().removeprefix("$"))
+    except InvalidOperation as error:
+        raise InputError(f"{text!r} is no amount of dollars", hint="write 5 or 2.50") from error
+    if not amount.is_finite() or amount <= 0:
+        raise InputError(f"{text!r} leaves nothing to spend", hint="write 5 or 2.50")
+    return amount
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{path}: {error}", hint="mend the file or remove it") from error
-    kinds: dict[str, type] = {"tasks": list}
+    kinds: dict[str, type] = {"tasks": list, "agent": dict}
     names = Settings.__dataclass_fields__
     for key, value in found.items():
         if key not in names:
@@ -88,3 +197,30 @@ def _read(path: Path) -> dict[str, Any]:
     if "tasks" in found:
         found["tasks"] = tuple(path.parent / str(folder) for folder in found["tasks"])
     return found
+
+
+def _price(model: str, table: Mapping[str, Any]) -> Price:
+    """A price from a flat table (rates, ``long_above``, ``long``) or from its recorded form."""
+    from pydantic import TypeAdapter, ValidationError
+
+    names = {each.name for each in fields(Rates)}
+    if "rates" in table:
+        shaped: dict[str, Any] = dict(table)
+    else:
+        unknown = sorted(set(table) - names - {"long_above", "long"})
+        if unknown:
+            raise InputError(
+                f'unknown key {unknown[0]!r} in agent.prices."{model}"',
+                hint=f"known: {', '.join(sorted(names))}, long_above, long",
+            )
+        shaped = {"rates": {name: table[name] for name in names & set(table)}}
+        shaped |= {name: table[name] for name in ("long_above", "long") if name in table}
+    try:
+        return TypeAdapter(Price).validate_python(shaped)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = str(first["loc"][-1])
+        raise InputError(
+            f'agent.prices."{model}": {where}: {first["msg"]}',
+            hint="US dollars for a million tokens, e.g. input = 4",
+        ) from error

@@ -1,4 +1,4 @@
-"""The loop: propose, judge, record; then time each winner against its seed.
+"""The loop: choose, propose, judge, record; then time each winner against its seed.
 
 A run is a function of what is on record: stopped anywhere, it goes on from there. A candidate is
 recorded before it is judged and its verdict after, each in one transaction, so that a kill between
@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 from kernelsmith.errors import EvidenceError, InfrastructureError, KernelsmithError, StorageError
 from kernelsmith.interrupts import Interrupts
+from kernelsmith.lane import Lane, Progress, open_lane
 from kernelsmith.lineage.past import Before, PastCandidate, TaskBefore
 from kernelsmith.model import Candidate, Gain, Task, Verdict
-from kernelsmith.ports import Judge, Judged, Proposer, Store
+from kernelsmith.ports import Judge, Proposer, Store
 
 RETIMING_SESSIONS = 20
 DEFAULT_SESSION_S = 2.0
@@ -22,6 +23,7 @@ RESERVE = 1.3  # the final timing takes this much longer than confirm's sessions
 TRIES = 2
 MAX_SET_ASIDE_IN_A_ROW = 3
 MAX_DUPLICATES_IN_A_ROW = 200
+WAIT_S = 1.0  # how long to wait for a proposer before looking at stop and time again
 
 Reason = Literal["time", "candidates", "exhausted", "stop"]
 
@@ -35,23 +37,9 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """A task's standing, for display. ``estimate``: the incumbent's gain over the seed as a
-    product of confirms; only ``retimed`` is a result."""
-
-    task: str
-    judged: int
-    accepted: int
-    duplicates: int
-    incumbent: str
-    estimate: float
-    retimed: Gain | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """One event for display. ``kind``: "proposed", "judged", "duplicate", "set_aside",
-    "retiming", "retimed", "exploring_done"."""
+    """One event for display. ``kind``: "waiting", "proposed", "judged", "duplicate", "set_aside",
+    "retiming", "retimed", "exploring_done". ``standing``: the proposer's own line."""
 
     kind: str
     task: str
@@ -61,6 +49,7 @@ class Happening:
     candidate: Candidate | None = None
     verdict: Verdict | None = None
     note: str = ""
+    standing: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,27 +74,6 @@ class Setup:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Lane:
-    """One task's state. ``chain``: the seed, then each incumbent that still stands."""
-
-    task: Task
-    judge: Judge
-    history: list[Judged]
-    waiting: list[Candidate]
-    chain: list[tuple[Candidate, float]]
-    seen: dict[str, str]
-    used_s: float
-    longest_s: float
-    judged: int
-    accepted: int
-    retimed: dict[str, tuple[bool, Gain]]
-    session_s: float | None = None
-    exhausted: bool = False
-    duplicates: int = 0
-    duplicates_in_a_row: int = 0
-
-
-@dataclass(slots=True, kw_only=True)
 class _Tally:
     """Counts over all tasks of the run."""
 
@@ -124,8 +92,9 @@ def run(setup: Setup) -> Reason:
         KernelsmithError: what ended the run, after it is on record where that is possible.
     """
     try:
-        lanes = [_open_lane(setup, task) for task in setup.tasks]
+        lanes = [_lane(setup, task) for task in setup.tasks]
         reason = _explore(setup, lanes)
+        setup.proposer.close()  # the final timing has the machine to itself
         _tell(setup, lanes, "exploring_done", lanes[0], note=reason)
         for lane in lanes:
             _settle(setup, lanes, lane)
@@ -141,7 +110,7 @@ def run(setup: Setup) -> Reason:
     return reason
 
 
-def _explore(setup: Setup, lanes: list[_Lane]) -> Reason:
+def _explore(setup: Setup, lanes: list[Lane]) -> Reason:
     tally = _Tally(confirms=setup.before.confirms)
     # A candidate that waits may have been cut off inside confirm: count it there, so that the
     # chance of a false accept stays below 5 % a run.
@@ -160,7 +129,9 @@ def _explore(setup: Setup, lanes: list[_Lane]) -> Reason:
         fitting = [lane for lane in open_lanes if _fits(setup, lanes, lane)]
         if not fitting:
             return "time"
-        lane = min(fitting, key=lambda lane: lane.used_s)  # the task with the least time so far
+        lane = _choose(setup, lanes, fitting)
+        if lane is None:
+            continue
         began_s = setup.clock()
         candidate = _next_candidate(setup, lanes, lane)
         if candidate is not None:
@@ -170,25 +141,34 @@ def _explore(setup: Setup, lanes: list[_Lane]) -> Reason:
         lane.used_s += setup.clock() - began_s
 
 
-def _fits(setup: Setup, lanes: list[_Lane], lane: _Lane) -> bool:
+def _choose(setup: Setup, lanes: list[Lane], fitting: list[Lane]) -> Lane | None:
+    """The lane to go on with: one with a candidate that waits, else the proposer's choice, which
+    is offered the one with the least time so far first. None: not yet."""
+    order = sorted(fitting, key=lambda lane: lane.used_s)
+    for lane in order:
+        if lane.waiting:
+            return lane
+    with setup.interrupts.interruptible():
+        name = setup.proposer.choose({lane.task.name: lane.history for lane in order}, WAIT_S)
+    if name is None:
+        _tell(setup, lanes, "waiting", order[0])
+    return next((lane for lane in order if lane.task.name == name), None)
+
+
+def _fits(setup: Setup, lanes: list[Lane], lane: Lane) -> bool:
     """Whether another judgement, as long as the longest so far, still leaves the time that the
     final timing needs if it ends in a winner. The first judgement of a task always fits."""
     elapsed_s = _elapsed_s(setup)
     if lane.judged == 0:
         return elapsed_s < setup.budget.time_limit_s
-    due = [each for each in lanes if each is lane or _is_due(each)]
+    due = [each for each in lanes if each is lane or each.is_due]
     known = [each.session_s for each in lanes if each.session_s is not None]
     session_s = max(known, default=DEFAULT_SESSION_S)
     reserve_s = RESERVE * RETIMING_SESSIONS * session_s * len(due)
     return elapsed_s + lane.longest_s + reserve_s < setup.budget.time_limit_s
 
 
-def _is_due(lane: _Lane) -> bool:
-    """Whether a final timing is still to come."""
-    return len(lane.chain) > 1 and lane.chain[-1][0].id not in lane.retimed
-
-
-def _next_candidate(setup: Setup, lanes: list[_Lane], lane: _Lane) -> Candidate | None:
+def _next_candidate(setup: Setup, lanes: list[Lane], lane: Lane) -> Candidate | None:
     """What waits from before, else a new proposal, on record; None: none this time."""
     if lane.waiting:
         return lane.waiting.pop(0)
@@ -208,7 +188,7 @@ def _next_candidate(setup: Setup, lanes: list[_Lane], lane: _Lane) -> Candidate 
     return candidate
 
 
-def _drop(setup: Setup, lanes: list[_Lane], lane: _Lane, candidate: Candidate, of: str) -> None:
+def _drop(setup: Setup, lanes: list[Lane], lane: Lane, candidate: Candidate, of: str) -> None:
     lane.duplicates += 1
     lane.duplicates_in_a_row += 1
     lane.exhausted = lane.duplicates_in_a_row >= MAX_DUPLICATES_IN_A_ROW
@@ -222,14 +202,14 @@ def _drop(setup: Setup, lanes: list[_Lane], lane: _Lane, candidate: Candidate, o
 
 
 def _judge(
-    setup: Setup, lanes: list[_Lane], lane: _Lane, candidate: Candidate, tally: _Tally
+    setup: Setup, lanes: list[Lane], lane: Lane, candidate: Candidate, tally: _Tally
 ) -> Verdict | None:
     """The verdict; None when the machine failed on it twice, which is never its fault.
 
     Raises:
         InfrastructureError: when the machine failed on several candidates in a row.
     """
-    incumbent = lane.chain[-1][0]
+    incumbent = lane.incumbent
     for last in [False] * (TRIES - 1) + [True]:
         try:
             with setup.interrupts.interruptible():
@@ -259,8 +239,8 @@ def _judge(
 
 def _record(
     setup: Setup,
-    lanes: list[_Lane],
-    lane: _Lane,
+    lanes: list[Lane],
+    lane: Lane,
     candidate: Candidate,
     verdict: Verdict,
     seconds: float,
@@ -280,17 +260,16 @@ def _record(
             "gain_vs_seed": gain_vs_seed,
         },
     )
-    lane.judged += 1
-    lane.longest_s = max(lane.longest_s, seconds)
-    confirm = next((check for check in verdict.checks if check.name == "confirm"), None)
-    if confirm is not None and confirm.status != "unchecked":
-        tally.confirms += 1
-        if verdict.gain is not None and verdict.gain.sessions:
-            lane.session_s = verdict.session_s or confirm.seconds / verdict.gain.sessions
-    message = next((check.message for check in verdict.checks if check.status == "fail"), "")
+    tally.confirms += lane.note_verdict(verdict, seconds)
+    failing = next((check for check in verdict.checks if check.status == "fail"), None)
     lane.history.append(
         PastCandidate(
-            candidate=candidate, status=verdict.status, gain_vs_seed=gain_vs_seed, message=message
+            candidate=candidate,
+            status=verdict.status,
+            gain_vs_seed=gain_vs_seed,
+            message=failing.message if failing else "",
+            check=failing.name if failing else "",
+            gain=verdict.gain,
         )
     )
     if verdict.accepted and gain_vs_seed is not None:
@@ -299,7 +278,7 @@ def _record(
     _tell(setup, lanes, "judged", lane, candidate=candidate, verdict=verdict)
 
 
-def _settle(setup: Setup, lanes: list[_Lane], lane: _Lane) -> None:
+def _settle(setup: Setup, lanes: list[Lane], lane: Lane) -> None:
     """Times the incumbent against the seed; where that fails, its nearest ancestor that passes
     stands, at last the seed."""
     while len(lane.chain) > 1:
@@ -319,7 +298,7 @@ def _settle(setup: Setup, lanes: list[_Lane], lane: _Lane) -> None:
         lane.chain.pop()
 
 
-def _retime(setup: Setup, lane: _Lane, candidate: Candidate) -> tuple[bool, Gain, dict[str, Any]]:
+def _retime(setup: Setup, lane: Lane, candidate: Candidate) -> tuple[bool, Gain, dict[str, Any]]:
     for _ in range(TRIES - 1):
         try:
             with setup.interrupts.interruptible():
@@ -332,36 +311,24 @@ def _retime(setup: Setup, lane: _Lane, candidate: Candidate) -> tuple[bool, Gain
         return lane.judge.retime(candidate, RETIMING_SESSIONS)
 
 
-def _open_lane(setup: Setup, task: Task) -> _Lane:
-    before = setup.before.tasks.get(task.name, TaskBefore())
-    history = list(setup.store.history(setup.run_id, task.name))
-    waiting = list(setup.store.pending(setup.run_id, task.name))
-    seed = setup.seeds[task.name]
-    chain = [(seed, 1.0)]
-    for past in history:
-        holds, gain = before.retimed.get(past.candidate.id, (True, None))
-        if past.status == "ACCEPTED" and holds:
-            chain.append((past.candidate, gain.geomean if gain else past.gain_vs_seed or 1.0))
-    first = setup.first.get(task.name)
-    seen = {setup.normal_hash(seed.source): seed.id, **before.seen}
-    if first is not None and setup.normal_hash(first.source) not in seen:
-        normal_hash = setup.normal_hash(first.source)
-        seen[normal_hash] = first.id
-        _append(setup, "candidate", {"candidate": first, "normal_hash": normal_hash})
-        waiting.append(first)
-    return _Lane(
-        task=task,
-        judge=setup.judges[task.name],
-        history=history,
-        waiting=waiting,
-        chain=chain,
-        seen=seen,
-        used_s=before.used_s,
-        longest_s=before.longest_s,
-        judged=before.judged,
-        accepted=sum(past.status == "ACCEPTED" for past in history),
-        retimed=dict(before.retimed),
+def _lane(setup: Setup, task: Task) -> Lane:
+    """The task as it stands on record; what the run begins with is recorded and waits."""
+    lane = open_lane(
+        task,
+        setup.judges[task.name],
+        setup.seeds[task.name],
+        setup.before.tasks.get(task.name, TaskBefore()),
+        setup.store.history(setup.run_id, task.name),
+        setup.store.pending(setup.run_id, task.name),
+        setup.normal_hash,
     )
+    first = setup.first.get(task.name)
+    if first is not None and setup.normal_hash(first.source) not in lane.seen:
+        normal_hash = setup.normal_hash(first.source)
+        lane.seen[normal_hash] = first.id
+        _append(setup, "candidate", {"candidate": first, "normal_hash": normal_hash})
+        lane.waiting.append(first)
+    return lane
 
 
 def _elapsed_s(setup: Setup) -> float:
@@ -372,27 +339,14 @@ def _append(setup: Setup, kind: str, payload: Mapping[str, Any]) -> None:
     setup.store.append(setup.run_id, kind, payload)
 
 
-def _tell(setup: Setup, lanes: list[_Lane], kind: str, lane: _Lane, **rest: Any) -> None:
+def _tell(setup: Setup, lanes: list[Lane], kind: str, lane: Lane, **rest: Any) -> None:
     elapsed_s = _elapsed_s(setup)
     happening = Happening(
         kind=kind,
         task=lane.task.name,
         elapsed_s=elapsed_s,
         left_s=max(0.0, setup.budget.time_limit_s - elapsed_s),
-        tasks=tuple(_progress(each) for each in lanes),
+        tasks=tuple(each.progress() for each in lanes),
+        standing=setup.proposer.standing(),
     )
     setup.report(replace(happening, **rest))
-
-
-def _progress(lane: _Lane) -> Progress:
-    incumbent, estimate = lane.chain[-1]
-    holds, gain = lane.retimed.get(incumbent.id, (False, None))
-    return Progress(
-        task=lane.task.name,
-        judged=lane.judged,
-        accepted=lane.accepted,
-        duplicates=lane.duplicates,
-        incumbent=incumbent.id,
-        estimate=estimate,
-        retimed=gain if holds else None,
-    )

@@ -5,25 +5,29 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernelsmith import assembly, config, continuity
+from kernelsmith.assembly import Parts
 from kernelsmith.errors import InputError
-from kernelsmith.model import Candidate, Task, Verdict, new_candidate, seed_candidate
-from kernelsmith.ports import Device, Judge, Proposer, Sandbox
-from kernelsmith.wiring import Wiring, read_source, versions
+from kernelsmith.model import AgentSettings, Task, Verdict, new_candidate, seed_candidate
+from kernelsmith.ports import Proposer
+from kernelsmith.wiring import ProposerParts, Wiring, proposer_names, read_source, versions
 
 if TYPE_CHECKING:
     from kernelsmith import loop
     from kernelsmith.interrupts import Interrupts
-    from kernelsmith.lineage.standings import RunStanding
+    from kernelsmith.lineage.past import Before
     from kernelsmith.lineage.store import LineageStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What a run is asked to do. ``first``: a candidate of the database or a file to start from
-    (it is judged first); ``seed``: the proposer's, None draws one."""
+    (it is judged first); ``seed``: the proposer's, None draws one; ``agent``: how the agent talks
+    to its model and what it may spend, where the proposer names it."""
 
     tasks: tuple[str, ...]
     proposer: str
@@ -35,6 +39,17 @@ class Request:
     first: str | None
     task_folders: tuple[Path, ...]
     db: Path
+    agent: AgentSettings | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class More:
+    """What a resumed run is given on top of what is on record; None: what was left holds."""
+
+    time_limit_s: float | None = None
+    max_candidates: int | None = None
+    budget_usd: Decimal | None = None
+    budget_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,18 +61,6 @@ class Single:
     device: str
     sandbox: str
     task_folders: tuple[Path, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """The adapters of one run."""
-
-    device: Device
-    sandbox: Sandbox
-    tasks: tuple[Task, ...]
-    judges: Mapping[str, Judge]
-    proposer: Proposer
-    proofs: Mapping[str, Any]
 
 
 @contextmanager
@@ -81,14 +84,25 @@ def new_run(
     started_s = time.monotonic()
     seed = secrets.randbelow(1 << 31) if request.seed is None else request.seed
     secret_seed = secrets.randbits(128)
-    tasks = load_tasks(wiring, request.tasks, request.device, request.task_folders)
+    endpoint = _endpoint(request.proposer, request.agent)
+    tasks = assembly.load_tasks(wiring, request.tasks, request.device, request.task_folders)
     with ExitStack() as stack:
         store = open_store(request.db)
         stack.callback(store.close)
         store.database.require_writable()  # before the proof, not after it
-        first = _first(store, request.first, tasks)
+        first = assembly.first_candidates(store, request.first, tasks)
         device = wiring.device(wiring.device_name(request.device))
-        parts = _build(wiring, request, tasks, device, seed, secret_seed, stack, interrupts, notice)
+        parts = assembly.build(
+            wiring,
+            tasks,
+            device,
+            request.sandbox,
+            _is_trusted(request, tasks),
+            secret_seed,
+            stack,
+            interrupts,
+            notice,
+        )
         seeds = [seed_candidate(task) for task in tasks]
         run_id = store.append(
             "",
@@ -101,7 +115,7 @@ def new_run(
                 "device_facts": parts.device.describe(),
                 "sandbox": parts.sandbox.describe(),
                 "versions": versions(),
-                "options": {**_options(request), "epochs": _epochs(tasks, device)},
+                "options": {**_options(request), "epochs": continuity.epochs(tasks, device)},
                 "seeds": seeds,
                 "normal_hashes": [wiring.normal_hash(each.source) for each in seeds],
                 "process": this_process(),
@@ -111,7 +125,10 @@ def new_run(
         budget = loop.Budget(
             time_limit_s=request.time_limit_s, max_candidates=request.max_candidates
         )
-        setup = _setup(wiring, run_id, parts, store, budget, interrupts, started_s)
+        proposer = stack.enter_context(
+            wiring.proposer(_proposer_parts(request, parts, run_id, seed, endpoint, wiring))
+        )
+        setup = _setup(wiring, run_id, parts, proposer, store, budget, interrupts, started_s)
         yield replace(setup, before=Before(), first=first)
 
 
@@ -120,18 +137,16 @@ def resumed_run(
     wiring: Wiring,
     db: Path,
     prefix: str,
-    more_s: float | None,
-    more_candidates: int | None,
+    more: More,
     interrupts: "Interrupts",
     notice: Callable[[str], None],
 ) -> "Iterator[loop.Setup]":
-    """Everything to go on with a run where its record ends. ``more_s`` and ``more_candidates``
-    are counted from here; without them what was left of the run's own budget holds.
+    """Everything to go on with a run where its record ends. ``more`` is counted from here; without
+    it what was left of the run's own budget holds.
 
     Raises:
         InputError: it is running; it is finished and no more is given; another seed or epoch.
     """
-    from kernelsmith import loop
     from kernelsmith.lineage import queries, standings
     from kernelsmith.lineage.database import open_for_reading
     from kernelsmith.lineage.store import open_store
@@ -147,7 +162,7 @@ def resumed_run(
             row = queries.run_row(connection, run_id)
             standing = standings.run_standing(connection, run_id)
             before = standings.before(connection, run_id)
-        _require_resumable(standing, more_s, more_candidates)
+        continuity.require_resumable(standing, more != More())
         options = row["options"]
         request = Request(
             tasks=tuple(row["seeds"]),
@@ -160,31 +175,34 @@ def resumed_run(
             first=options["first"],  # judged already, but its origin still decides the wall
             task_folders=tuple(Path(folder) for folder in options["task_folders"]),
             db=db,
+            agent=_agent_again(options.get("agent"), standing.began, more),
         )
-        tasks = load_tasks(wiring, request.tasks, request.device, request.task_folders)
-        _require_same_seeds(tasks, row["seeds"])
+        endpoint = _endpoint(request.proposer, request.agent)
+        tasks = assembly.load_tasks(wiring, request.tasks, request.device, request.task_folders)
+        continuity.require_same_seeds(tasks, row["seeds"])
         secret = int(row["secret_seed"])
         device = wiring.device(wiring.device_name(request.device))
-        _require_same_epoch(tasks, device, row)
+        continuity.require_same_epoch(tasks, device, row)
         store.database.require_writable()
-        parts = _build(
-            wiring, request, tasks, device, row["seed"], secret, stack, interrupts, notice
+        trusted = _is_trusted(request, tasks)
+        parts = assembly.build(
+            wiring, tasks, device, request.sandbox, trusted, secret, stack, interrupts, notice
         )
-        judged = sum(each.judged for each in before.tasks.values())
-        limit_s = standing.began.get("time_limit_s", request.time_limit_s)
-        count = standing.began.get("max_candidates", request.max_candidates)
-        budget = loop.Budget(
-            time_limit_s=limit_s if more_s is None else before.elapsed_s + more_s,
-            max_candidates=count if more_candidates is None else judged + more_candidates,
-        )
+        budget = _budget_again(request, standing.began, before, more)
         facts = {"process": this_process(), "elapsed_s": before.elapsed_s, "proofs": parts.proofs}
-        limits = {
+        limits: dict[str, Any] = {
             "time_limit_s": budget.time_limit_s,
             "max_candidates": budget.max_candidates,
             "versions": versions(),
         }
+        if request.agent is not None:
+            limits["budget_usd"] = request.agent.budget_usd
+            limits["budget_tokens"] = request.agent.budget_tokens
         store.append(run_id, "resumed", {**facts, **limits})
-        setup = _setup(wiring, run_id, parts, store, budget, interrupts, started_s)
+        proposer = stack.enter_context(
+            wiring.proposer(_proposer_parts(request, parts, run_id, row["seed"], endpoint, wiring))
+        )
+        setup = _setup(wiring, run_id, parts, proposer, store, budget, interrupts, started_s)
         yield replace(setup, before=before)
 
 
@@ -195,7 +213,7 @@ def judge_file(wiring: Wiring, single: Single) -> Verdict:
         InputError: the file or the task is wrong.
     """
     source = read_source(single.file)
-    (task,) = load_tasks(wiring, (single.task,), single.device, single.task_folders)
+    (task,) = assembly.load_tasks(wiring, (single.task,), single.device, single.task_folders)
     seed = seed_candidate(task)
     candidate = new_candidate(
         source, task.name, author="person", parents=(seed.id,), note=single.file.name
@@ -210,74 +228,11 @@ def judge_file(wiring: Wiring, single: Single) -> Verdict:
         return judge.judge(candidate, seed, 0)
 
 
-def load_tasks(
-    wiring: Wiring, names: tuple[str, ...], device: str, folders: tuple[Path, ...]
-) -> tuple[Task, ...]:
-    """The tasks by name, each once.
-
-    Raises:
-        TaskError: one is not there or is wrong.
-    """
-    device_name = wiring.device_name(device)
-    return tuple(wiring.load_task(name, device_name, folders) for name in dict.fromkeys(names))
-
-
-def _build(
-    wiring: Wiring,
-    request: Request,
-    tasks: tuple[Task, ...],
-    device: Device,
-    seed: int,
-    secret_seed: int,
-    stack: ExitStack,
-    interrupts: "Interrupts",
-    notice: Callable[[str], None],
-) -> Parts:
-    """Adapters, and the gate's proof of itself on each task."""
-    proposer = wiring.proposer(request.proposer, seed)
-    trusted = request.first is None and all(task.shipped for task in tasks)
-    sandbox = wiring.sandbox(request.sandbox, trusted)
-    stack.callback(sandbox.close)
-    judges, proofs = {}, {}
-    began_s = time.monotonic()
-    for task in tasks:
-        judge = wiring.judge(task, device, sandbox, secret_seed)
-        stack.callback(judge.close)
-        judges[task.name] = judge
-        notice(f"the gate proves itself on {task.name} …")
-        with interrupts.interruptible():
-            proofs[task.name] = wiring.prove(judge)
-    took_s = time.monotonic() - began_s
-    notice(f"the gate proved itself in {took_s:.1f} s: {proof_line(proofs)}")
-    return Parts(
-        device=device,
-        sandbox=sandbox,
-        tasks=tasks,
-        judges=judges,
-        proposer=proposer,
-        proofs=proofs,
-    )
-
-
-def proof_line(proofs: Mapping[str, Any]) -> str:
-    """What a self-proof showed, over all tasks."""
-    parts = []
-    for kind in ("cheats", "mutants"):
-        without = [task for task, proof in proofs.items() if kind in proof.get("unchecked", ())]
-        if without:
-            parts.append(f"{kind} of {', '.join(without)} unchecked")
-        if len(without) == len(proofs):
-            continue
-        tried = sum(proof[kind]["tried"] for proof in proofs.values())
-        rejected = sum(proof[kind]["rejected"] for proof in proofs.values())
-        parts.append(f"{rejected} of {tried} {kind} rejected")
-    return ", ".join([*parts, "the seed passes every bit check"])
-
-
 def _setup(
     wiring: Wiring,
     run_id: str,
     parts: Parts,
+    proposer: Proposer,
     store: "LineageStore",
     budget: "loop.Budget",
     interrupts: "Interrupts",
@@ -290,7 +245,7 @@ def _setup(
         run_id=run_id,
         tasks=parts.tasks,
         seeds={task.name: seed_candidate(task) for task in parts.tasks},
-        proposer=parts.proposer,
+        proposer=proposer,
         judges=parts.judges,
         store=store,
         normal_hash=wiring.normal_hash,
@@ -302,96 +257,89 @@ def _setup(
 
 
 def _options(request: Request) -> dict[str, Any]:
-    return {
+    options: dict[str, Any] = {
         "time_limit_s": request.time_limit_s,
         "max_candidates": request.max_candidates,
         "sandbox": request.sandbox,
         "first": request.first,
         "task_folders": [str(folder.absolute()) for folder in request.task_folders],
     }
+    if request.agent is not None:
+        agent = request.agent
+        used = {agent.model: agent.price} if agent.price is not None else {}
+        options["agent"] = replace(agent, prices=used)
+    return options
 
 
-def _first(
-    store: "LineageStore", name: str | None, tasks: tuple[Task, ...]
-) -> dict[str, Candidate]:
-    """The candidate of ``--from``: of the database by id, else a file for the one task."""
-    if name is None:
-        return {}
-    from kernelsmith.lineage import queries
-
-    if Path(name).is_file():
-        if len(tasks) != 1:
-            raise InputError("--from FILE needs a run of one task", hint="run the tasks apart")
-        source = read_source(Path(name))
-        author, task, note = "person", tasks[0].name, f"from {Path(name).name}"
-    else:
-        with store.database.reading() as connection:
-            record = queries.find_candidate(connection, name)
-            found = queries.load_candidate(connection, record)
-        source, author, task = found.source, found.author, found.task
-        note = f"from candidate {found.id} of an earlier run"
-    chosen = next((each for each in tasks if each.name == task), None)
-    if chosen is None:
-        raise InputError(f"--from {name} is of task {task}, which this run does not have")
-    parent = seed_candidate(chosen).id
-    return {task: new_candidate(source, task, author=author, parents=(parent,), note=note)}
+def _is_trusted(request: Request, tasks: tuple[Task, ...]) -> bool:
+    """Whether all sources come from shipped seeds by hand of the search."""
+    shipped = request.first is None and all(task.shipped for task in tasks)
+    return shipped and "agent" not in proposer_names(request.proposer)
 
 
-def _require_resumable(
-    standing: "RunStanding", more_s: float | None, more_candidates: int | None
-) -> None:
-    from kernelsmith.processes import is_alive
+def _endpoint(proposer: str, agent: AgentSettings | None) -> config.Endpoint | None:
+    """The model server, before anything else is done; None where no model or only a rehearsal's
+    is called.
 
-    ended = standing.last in ("finished", "interrupted", "failed")
-    if not ended and is_alive(standing.began["process"]) is not False:
-        process = standing.began["process"]
-        raise InputError(
-            f"run {standing.id} is running (process {process['pid']} on {process['host']})",
-            hint=f"`kernelsmith stop {standing.id}` asks it to end",
-        )
-    if standing.last == "finished" and more_s is None and more_candidates is None:
-        raise InputError(
-            f"run {standing.id} is finished",
-            hint=f"give it more: `kernelsmith resume {standing.id} --time-limit 1h`",
-        )
+    Raises:
+        InputError: there is no such proposer.
+        MissingError: no key.
+    """
+    if "agent" not in proposer_names(proposer) or (agent is not None and agent.rehearsal):
+        return None
+    return config.endpoint()
 
 
-def _require_same_seeds(tasks: tuple[Task, ...], seeds: Mapping[str, str]) -> None:
-    for task in tasks:
-        now = seed_candidate(task).id
-        if now != seeds[task.name]:
-            raise InputError(
-                f"the seed of {task.name} has changed since the run began: "
-                f"{now}, was {seeds[task.name]}",
-                hint="start a new run, or restore the seed",
-            )
+def _agent_again(
+    recorded: Mapping[str, Any] | None, began: Mapping[str, Any], more: More
+) -> AgentSettings | None:
+    """The agent's settings on record, its budgets as last set, and what is added now."""
+    if recorded is None:
+        if more.budget_usd is not None or more.budget_tokens is not None:
+            raise InputError("this run has no agent: it spends nothing", hint="leave budgets out")
+        return None
+    settings = config.settings_of(recorded, {})
+    budgets = {name: began.get(name, recorded[name]) for name in ("budget_usd", "budget_tokens")}
+    settings = config.settings_of({**recorded, **budgets}, {})
+    usd, tokens = settings.budget_usd, settings.budget_tokens
+    if more.budget_usd is not None:
+        usd = (usd or Decimal(0)) + more.budget_usd
+    if more.budget_tokens is not None:
+        tokens = (tokens or 0) + more.budget_tokens
+    return replace(settings, budget_usd=usd, budget_tokens=tokens)
 
 
-def _epochs(tasks: tuple[Task, ...], device: Device) -> dict[str, str]:
-    from kernelsmith.gate.epoch import epoch
+def _budget_again(
+    request: Request, began: Mapping[str, Any], before: "Before", more: More
+) -> "loop.Budget":
+    from kernelsmith import loop
 
-    return {task.name: epoch(task, device.describe()) for task in tasks}
+    judged = sum(each.judged for each in before.tasks.values())
+    limit_s = began.get("time_limit_s", request.time_limit_s)
+    count = began.get("max_candidates", request.max_candidates)
+    return loop.Budget(
+        time_limit_s=limit_s if more.time_limit_s is None else before.elapsed_s + more.time_limit_s,
+        max_candidates=count if more.max_candidates is None else judged + more.max_candidates,
+    )
 
 
-def _require_same_epoch(tasks: tuple[Task, ...], device: Device, row: Mapping[str, Any]) -> None:
-    """``row``: the run as recorded. The device's facts are compared first: they can be named."""
-    from kernelsmith.lineage.records import plain
-
-    hint = "bits are comparable within one epoch only: start a new run"
-    now, then = plain(device.describe()), row["device_facts"]
-    differ = sorted(k for k in {*now, *then} if now.get(k) != then.get(k))
-    if differ:
-        name = differ[0]
-        raise InputError(
-            f"this is not the epoch the run began in: {name} is {now.get(name)!r}, "
-            f"was {then.get(name)!r}",
-            hint=hint,
-        )
-    recorded = row["options"].get("epochs", {})
-    for task, epoch in _epochs(tasks, device).items():
-        if epoch != recorded.get(task):
-            raise InputError(
-                f"this is not the epoch the run began in: {task} is in {epoch}, "
-                f"was in {recorded.get(task)} (Triton or kernelsmith/lang.py changed)",
-                hint=hint,
-            )
+def _proposer_parts(
+    request: Request,
+    parts: Parts,
+    run_id: str,
+    seed: int,
+    endpoint: config.Endpoint | None,
+    wiring: Wiring,
+) -> ProposerParts:
+    return ProposerParts(
+        name=request.proposer,
+        seed=seed,
+        run_id=run_id,
+        db=request.db,
+        tasks=parts.tasks,
+        judges=parts.judges,
+        device_facts=parts.device.describe(),
+        normal_hash=wiring.normal_hash,
+        agent=request.agent,
+        endpoint=endpoint,
+    )

@@ -6,14 +6,16 @@ others. Each builder imports what it needs when it is called, so that ``--help``
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelsmith.errors import InputError, MissingError
-from kernelsmith.model import Task
+from kernelsmith.config import Endpoint
+from kernelsmith.errors import InputError
+from kernelsmith.model import AgentSettings, Task, seed_candidate
 from kernelsmith.ports import Device, Judge, Proposer, Sandbox
 
 if TYPE_CHECKING:
@@ -21,6 +23,23 @@ if TYPE_CHECKING:
 
 MAX_SOURCE_BYTES = 1 << 18
 PACKAGES = ("kernelsmith-rl", "torch", "triton", "llvmlite", "numpy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposerParts:
+    """What a proposer is built from. ``agent`` and ``endpoint`` are given where the agent is
+    named; a rehearsal has no endpoint."""
+
+    name: str
+    seed: int
+    run_id: str
+    db: Path
+    tasks: tuple[Task, ...]
+    judges: Mapping[str, Judge]
+    device_facts: Mapping[str, Any]
+    normal_hash: Callable[[str], str]
+    agent: AgentSettings | None = None
+    endpoint: Endpoint | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +56,7 @@ class Wiring:
     walls: Callable[[], list[dict[str, Any]]]
     judge: Callable[[Task, Device, Sandbox, int], Judge]
     prove: Callable[[Any], dict[str, Any]]
-    proposer: Callable[[str, int], Proposer]
+    proposer: Callable[["ProposerParts"], AbstractContextManager[Proposer]]
     normal_hash: Callable[[str], str]
 
 
@@ -151,19 +170,75 @@ def _prove(judge: Any) -> dict[str, Any]:
     return prove(judge)
 
 
-def _proposer(name: str, seed: int) -> Proposer:
-    known = {"search", "agent"}
-    wanted = [part.strip() for part in name.split(",")]
+def proposer_names(name: str) -> tuple[str, ...]:
+    """The proposers that an option names, each once.
+
+    Raises:
+        InputError: one does not exist.
+    """
+    wanted = tuple(dict.fromkeys(part.strip() for part in name.split(",")))
     for part in wanted:
-        if part not in known:
-            raise InputError(f"no proposer {part!r}", hint="proposers: search")
-    if "agent" in wanted:
-        raise MissingError(
-            "the agent proposer is not built yet", hint="`--proposer search` needs no model"
-        )
+        if part not in ("search", "agent"):
+            raise InputError(f"no proposer {part!r}", hint="search, agent or search,agent")
+    return wanted
+
+
+@contextmanager
+def _proposer(parts: ProposerParts) -> Iterator[Proposer]:
+    wanted = proposer_names(parts.name)
     from kernelsmith.proposers.search import Search
 
-    return Search(seed)
+    if wanted == ("search",):
+        yield Search(parts.seed)
+        return
+    with _agent(parts) as agent:
+        if wanted == ("agent",):
+            yield agent
+            return
+        from kernelsmith.proposers.mixed import Mixed
+
+        yield Mixed(Search(parts.seed), agent)
+
+
+@contextmanager
+def _agent(parts: ProposerParts) -> Iterator[Proposer]:
+    """The agent, its journal and the proxy between it and the model server."""
+    from kernelsmith import capture, rehearsal
+    from kernelsmith.lineage.journal import open_journal
+    from kernelsmith.proposers.agent import Agent
+
+    if parts.agent is None:
+        raise InputError("the agent has no settings", hint="start the run again")
+    with ExitStack() as stack:
+        journal = open_journal(parts.db)
+        stack.callback(journal.close)
+        endpoint = parts.endpoint
+        if endpoint is None:
+            played = stack.enter_context(rehearsal.running())
+            endpoint = Endpoint(base_url=played, api_key="rehearsal")
+        proxy = stack.enter_context(capture.running(journal, endpoint.base_url))
+        sessions = journal.sessions(parts.run_id)
+        agent = Agent(
+            settings=parts.agent,
+            tasks=parts.tasks,
+            judges=parts.judges,
+            seeds={task.name: seed_candidate(task) for task in parts.tasks},
+            device_facts=parts.device_facts,
+            journal=journal,
+            run_id=parts.run_id,
+            base_url=f"{proxy}/k/{parts.run_id}",
+            api_key=endpoint.api_key,
+            normal_hash=parts.normal_hash,
+            spent=[
+                (call.answer.model, call.answer.usage)
+                for session in sessions
+                for call in session.calls
+                if call.answer is not None
+            ],
+            sessions=sessions,
+        )
+        stack.callback(agent.close)
+        yield agent
 
 
 def _normal_hash(source: str) -> str:

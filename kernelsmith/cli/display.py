@@ -17,7 +17,7 @@ CHANGES_CHARACTERS = 100
 
 
 @contextmanager
-def progress(device: str, proposer: str) -> Iterator[Callable[[Happening], None]]:
+def progress(device: str) -> Iterator[Callable[[Happening], None]]:
     """Gives the ``report`` that a loop calls."""
     console = printing.err()
     if not console.is_terminal:
@@ -28,13 +28,13 @@ def progress(device: str, proposer: str) -> Iterator[Callable[[Happening], None]
     latest: list[tuple[Happening, float]] = []  # and when it came, so that the clock ticks between
 
     def screen() -> "Table | str":
-        return _table(*latest[-1], device, proposer) if latest else "starting …"
+        return _table(*latest[-1]) if latest else "starting …"
 
     with Live(get_renderable=screen, console=console, refresh_per_second=2, transient=True) as live:
 
         def report(happening: Happening) -> None:
             latest[:] = [(happening, time.monotonic())]
-            if happening.kind != "proposed" and not _is_dull(happening):
+            if happening.kind not in ("proposed", "waiting") and not _is_dull(happening):
                 _print_line(live.console, happening, device)
 
         yield report
@@ -105,12 +105,12 @@ def _verdict_words(verdict: Verdict, device: str) -> str:
     return f"{words} ({seconds:.1f} s)"
 
 
-def _table(happening: Happening, came_s: float, device: str, proposer: str) -> "Table":
+def _table(happening: Happening, came_s: float) -> "Table":
     from rich.table import Table
 
     since_s = time.monotonic() - came_s
     elapsed_s = happening.elapsed_s + since_s
-    spend = "no model, no spend" if proposer == "search" else ""
+    spend = happening.standing or "no model, no spend"
     title = (
         f"{printing.duration(elapsed_s)} gone, "
         f"{printing.duration(max(0.0, happening.left_s - since_s))} left · {spend}"

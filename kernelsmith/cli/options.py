@@ -15,6 +15,16 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdou
 TaskFolders = Annotated[
     list[Path] | None, typer.Option("--tasks", metavar="DIR", help="Look for tasks here first.")
 ]
+Model = Annotated[str | None, typer.Option(help="The agent's model, any id its server knows.")]
+BudgetUsd = Annotated[
+    str | None, typer.Option(help="The agent's dollars, default 5; `none` for no such limit.")
+]
+BudgetTokens = Annotated[
+    int | None, typer.Option(min=1, help="The agent's tokens, read and written; not limited.")
+]
+Concurrency = Annotated[
+    int | None, typer.Option(min=1, help="The agent's conversations at once, default 2.")
+]
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="Run id, its beginning, or `latest`.")]
 
 

@@ -14,7 +14,7 @@ from kernelsmith.cli import options, printing
 from kernelsmith.errors import InputError, KernelsmithError
 
 if TYPE_CHECKING:
-    from kernelsmith import loop
+    from kernelsmith import loop, startup
     from kernelsmith.interrupts import Interrupts
 
 MAX_SEED = 2**63 - 1  # what a column of the database holds
@@ -26,7 +26,8 @@ def run(
     context: typer.Context,
     tasks: Annotated[list[str], typer.Argument(metavar="TASK...", help="What to make faster.")],
     proposer: Annotated[
-        str | None, typer.Option(help="Who proposes: search (needs no model).")
+        str | None,
+        typer.Option(help="Who proposes: search (needs no model), agent, or search,agent."),
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
     sandbox: Annotated[
@@ -46,17 +47,39 @@ def run(
         str | None,
         typer.Option("--from", help="Candidate id or file to begin with; it is judged first."),
     ] = None,
+    model: options.Model = None,
+    budget_usd: options.BudgetUsd = None,
+    budget_tokens: options.BudgetTokens = None,
+    concurrency: options.Concurrency = None,
     task_folders: options.TaskFolders = None,
     db: options.Database = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Make kernels faster: propose, judge, record."""
     from kernelsmith import startup
+    from kernelsmith.wiring import proposer_names
 
     settings = config.load()
+    chosen = options.chosen("--proposer", proposer, settings.proposer)
+    spending = {
+        "model": model,
+        "budget_usd": budget_usd,
+        "budget_tokens": budget_tokens,
+        "concurrency": concurrency,
+    }
+    agent = None
+    if "agent" in proposer_names(chosen):
+        agent = config.agent_settings(settings.agent, **spending)
+    elif any(value is not None for value in spending.values()):
+        name = next(key for key, value in spending.items() if value is not None)
+        raise InputError(
+            f"--{name.replace('_', '-')} is for the agent, which this run does not have",
+            hint="add --proposer agent, or leave it out",
+        )
     request = startup.Request(
         tasks=tuple(tasks),
-        proposer=options.chosen("--proposer", proposer, settings.proposer),
+        proposer=chosen,
+        agent=agent,
         device=options.chosen("--device", device, settings.device),
         sandbox=options.chosen("--sandbox", sandbox, settings.sandbox),
         time_limit_s=config.seconds(
@@ -68,11 +91,19 @@ def run(
         task_folders=options.folders(task_folders, settings),
         db=db or settings.db,
     )
+    start(context, request, db, as_json)
+
+
+def start(
+    context: typer.Context, request: "startup.Request", named: Path | None, as_json: bool
+) -> None:
+    """Starts a new run and drives it to its end. ``named``: the database, if named as an option."""
+    from kernelsmith import startup
 
     def open_run(interrupts: "Interrupts") -> "AbstractContextManager[loop.Setup]":
         return startup.new_run(context.obj, request, interrupts, _notice)
 
-    _drive(open_run, request.db, db, as_json)
+    _drive(open_run, request.db, named, as_json)
 
 
 def resume(
@@ -84,6 +115,12 @@ def resume(
     max_candidates: Annotated[
         int | None, typer.Option(min=1, help="This many more; else what was left.")
     ] = None,
+    budget_usd: Annotated[
+        str | None, typer.Option(help="The agent may spend this much more; else what was left.")
+    ] = None,
+    budget_tokens: Annotated[
+        int | None, typer.Option(min=1, help="This many more; else what was left.")
+    ] = None,
     db: options.Database = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -91,12 +128,15 @@ def resume(
     from kernelsmith import startup
 
     path = db or config.load().db
-    more_s = None if time_limit is None else config.seconds(time_limit)
+    more = startup.More(
+        time_limit_s=None if time_limit is None else config.seconds(time_limit),
+        max_candidates=max_candidates,
+        budget_usd=None if budget_usd is None else config.dollars(budget_usd),
+        budget_tokens=budget_tokens,
+    )
 
     def open_run(interrupts: "Interrupts") -> "AbstractContextManager[loop.Setup]":
-        return startup.resumed_run(
-            context.obj, path, run_id, more_s, max_candidates, interrupts, _notice
-        )
+        return startup.resumed_run(context.obj, path, run_id, more, interrupts, _notice)
 
     _drive(open_run, path, db, as_json)
 
@@ -174,7 +214,7 @@ def _drive(
             with open_run(interrupts) as setup:
                 run_id, device = setup.run_id, setup.tasks[0].device
                 _notice(f"run {run_id} is on record in {path}")
-                with display.progress(device, setup.proposer.name) as report:
+                with display.progress(device) as report:
                     loop.run(replace(setup, report=report))
         except KeyboardInterrupt:
             code = EXIT_INTERRUPTED

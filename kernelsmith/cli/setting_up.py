@@ -16,6 +16,7 @@ def doctor(
     gate: Annotated[
         bool, typer.Option("--gate", help="Also run the gate's proof of itself.")
     ] = False,
+    proposer: Annotated[str | None, typer.Option(help="search, agent or search,agent.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
     sandbox: Annotated[
         str | None, typer.Option(help="auto, docker, bubblewrap or process.")
@@ -32,7 +33,8 @@ def doctor(
         context.obj,
         device=options.chosen("--device", device, settings.device),
         sandbox=options.chosen("--sandbox", sandbox, settings.sandbox),
-        proposer=settings.proposer,
+        proposer=options.chosen("--proposer", proposer, settings.proposer),
+        agent=settings.agent,
         task_folders=options.folders(task_folders, settings),
         db=db or settings.db,
         gate=gate,

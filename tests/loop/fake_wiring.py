@@ -8,6 +8,7 @@ for all, KS_PROOF=fail, KS_SEED_SOURCE.
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,10 +101,12 @@ def fake_wiring() -> Wiring:
         walls=list,
         judge=make_judge,
         prove=prove,
-        proposer=lambda name, seed: (
-            fakes.FakeProposer(seed=seed, repeat=int(os.environ.get("KS_REPEAT", "0")))
-            if name == "search"
-            else real().proposer(name, seed)
+        proposer=lambda parts: (
+            nullcontext(
+                fakes.FakeProposer(seed=parts.seed, repeat=int(os.environ.get("KS_REPEAT", "0")))
+            )
+            if parts.name == "search"
+            else real().proposer(parts)
         ),
         normal_hash=fakes.normal_hash,
     )

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from kernelsmith.errors import SandboxError
-from kernelsmith.model import Candidate, CaseGain, CheckResult, Gain, Task, Verdict
+from kernelsmith.model import (
+    Candidate,
+    CaseGain,
+    CheckResult,
+    Gain,
+    Look,
+    LookKind,
+    Task,
+    Verdict,
+)
 
 
 def sha(text: str) -> str:
@@ -63,6 +72,16 @@ class FakeProposer:
     limit: int = 10_000
     repeat: int = 0
     name: str = "search"
+    closed: bool = False
+
+    def choose(self, histories: Mapping[str, Sequence[Any]], wait_s: float) -> str | None:
+        return next(iter(histories))
+
+    def standing(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        self.closed = True
 
     def propose(self, task: Task, history: Sequence[Any]) -> Candidate | None:
         count = len(history)
@@ -82,6 +101,15 @@ class Parrot:
     """Proposes the seed, with another space behind it each time."""
 
     name: str = "search"
+
+    def choose(self, histories: Mapping[str, Sequence[Any]], wait_s: float) -> str | None:
+        return next(iter(histories))
+
+    def standing(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        return None
 
     def propose(self, task: Task, history: Sequence[Any]) -> Candidate | None:
         seed = seed_of(task)
@@ -180,6 +208,19 @@ class FakeJudge:
         self.retimed.append(candidate.id)
         gain = make_gain(1.2 if self.holds(candidate) else 0.98, "seed", sessions)
         return self.holds(candidate), gain, {"sessions": [{"scores": [gain.geomean]}] * sessions}
+
+    def look(self, candidate: Candidate, incumbent: Candidate, kind: LookKind) -> Look:
+        status = self.status(candidate) if kind == "bits" else "ACCEPTED"
+        wrong = status in ("POLICY", "BITS_DIFFER")
+        verdict = make_verdict(candidate, status if wrong else "ACCEPTED")
+        return Look(
+            kind=kind,
+            candidate=candidate.id,
+            status=verdict.status if wrong else None,
+            checks=verdict.checks,
+            seconds=0.0,
+            against=incumbent.id,
+        )
 
     def close(self) -> None:
         self.closed = True

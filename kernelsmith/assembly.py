@@ -1,0 +1,116 @@
+"""The adapters of a run: tasks, device, sandbox and gates, the gates proved."""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelsmith.errors import InputError
+from kernelsmith.model import Candidate, Task, new_candidate, seed_candidate
+from kernelsmith.ports import Device, Judge, Sandbox
+from kernelsmith.wiring import Wiring, read_source
+
+if TYPE_CHECKING:
+    from kernelsmith.interrupts import Interrupts
+    from kernelsmith.lineage.store import LineageStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The adapters of one run."""
+
+    device: Device
+    sandbox: Sandbox
+    tasks: tuple[Task, ...]
+    judges: Mapping[str, Judge]
+    proofs: Mapping[str, Any]
+
+
+def load_tasks(
+    wiring: Wiring, names: tuple[str, ...], device: str, folders: tuple[Path, ...]
+) -> tuple[Task, ...]:
+    """The tasks by name, each once.
+
+    Raises:
+        TaskError: one is not there or is wrong.
+    """
+    device_name = wiring.device_name(device)
+    return tuple(wiring.load_task(name, device_name, folders) for name in dict.fromkeys(names))
+
+
+def build(
+    wiring: Wiring,
+    tasks: tuple[Task, ...],
+    device: Device,
+    sandbox_name: str,
+    trusted: bool,
+    secret_seed: int,
+    stack: ExitStack,
+    interrupts: "Interrupts",
+    notice: Callable[[str], None],
+) -> Parts:
+    """Sandbox and gates, and the gates' proof of themselves on each task.
+
+    Args:
+        trusted: every source that will run comes from a shipped seed, by hand of the search.
+
+    Raises:
+        EvidenceError: a gate failed its own proof.
+    """
+    sandbox = wiring.sandbox(sandbox_name, trusted)
+    stack.callback(sandbox.close)
+    judges, proofs = {}, {}
+    began_s = time.monotonic()
+    for task in tasks:
+        judge = wiring.judge(task, device, sandbox, secret_seed)
+        stack.callback(judge.close)
+        judges[task.name] = judge
+        notice(f"the gate proves itself on {task.name} …")
+        with interrupts.interruptible():
+            proofs[task.name] = wiring.prove(judge)
+    took_s = time.monotonic() - began_s
+    notice(f"the gate proved itself in {took_s:.1f} s: {proof_line(proofs)}")
+    return Parts(device=device, sandbox=sandbox, tasks=tasks, judges=judges, proofs=proofs)
+
+
+def proof_line(proofs: Mapping[str, Any]) -> str:
+    """What a self-proof showed, over all tasks."""
+    parts = []
+    for kind in ("cheats", "mutants"):
+        without = [task for task, proof in proofs.items() if kind in proof.get("unchecked", ())]
+        if without:
+            parts.append(f"{kind} of {', '.join(without)} unchecked")
+        if len(without) == len(proofs):
+            continue
+        tried = sum(proof[kind]["tried"] for proof in proofs.values())
+        rejected = sum(proof[kind]["rejected"] for proof in proofs.values())
+        parts.append(f"{rejected} of {tried} {kind} rejected")
+    return ", ".join([*parts, "the seed passes every bit check"])
+
+
+def first_candidates(
+    store: "LineageStore", name: str | None, tasks: tuple[Task, ...]
+) -> dict[str, Candidate]:
+    """The candidate of ``--from``: of the database by id, else a file for the one task."""
+    if name is None:
+        return {}
+    from kernelsmith.lineage import queries
+
+    if Path(name).is_file():
+        if len(tasks) != 1:
+            raise InputError("--from FILE needs a run of one task", hint="run the tasks apart")
+        source = read_source(Path(name))
+        author, task, note = "person", tasks[0].name, f"from {Path(name).name}"
+    else:
+        with store.database.reading() as connection:
+            record = queries.find_candidate(connection, name)
+            found = queries.load_candidate(connection, record)
+        source, author, task = found.source, found.author, found.task
+        note = f"from candidate {found.id} of an earlier run"
+    chosen = next((each for each in tasks if each.name == task), None)
+    if chosen is None:
+        raise InputError(f"--from {name} is of task {task}, which this run does not have")
+    parent = seed_candidate(chosen).id
+    return {task: new_candidate(source, task, author=author, parents=(parent,), note=note)}
