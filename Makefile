@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.kernelsmith-setup
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup run test lint proof-mutants proof-null proof-triton bench clean
+.PHONY: setup run rehearse test lint proof-mutants proof-null proof-triton bench clean
 
 setup: $(STAMP)
 
@@ -34,6 +34,10 @@ $(STAMP): pyproject.toml constraints.txt
 
 run: setup
 	$(BIN)/kernelsmith run rms_norm linear --time-limit $(TIME_LIMIT)
+
+# The agent for a minute against a server that plays recorded replies: no key, no model.
+rehearse: setup
+	$(BIN)/kernelsmith rehearse
 
 test: setup
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests
