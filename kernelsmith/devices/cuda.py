@@ -53,6 +53,10 @@ class CudaDevice:
         """Raises MissingError; to compile without running, :meth:`cross_compile`."""
         _missing()
 
+    def assembly(self, ttir: str) -> str:
+        """Raises MissingError: which GPU it is for is not known; see :meth:`cross_compile`."""
+        _missing()
+
     def load(self, info: ObjectInfo, code: bytes, *, base_pad_bytes: int = 0) -> Any:
         """Raises MissingError."""
         _missing()

@@ -4,6 +4,7 @@ The bench keeps compiled objects by object id, so that equal kernels are compile
 turns a candidate's failures into outcomes; the machine's failures pass through as exceptions.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -14,6 +15,7 @@ from kernelsmith.errors import EvidenceError, TaskError
 from kernelsmith.gate import irregular, plans
 from kernelsmith.gate.subject import Ask, Execution, Limits, Outcome, Subject, failed
 from kernelsmith.model import (
+    ASSEMBLY_MAX_BYTES,
     Case,
     CompileJob,
     CompileResult,
@@ -176,6 +178,27 @@ class Bench:
             reply.close()
         return Outcome()
 
+    def assembly(self, subject: Subject, ttirs: Mapping[str, str]) -> dict[str, str] | Outcome:
+        """What the compiler makes of texts that it compiled before, by object id.
+
+        Raises:
+            EvidenceError: what came back is too large.
+        """
+        job = CompileJob(
+            ttirs=dict(ttirs),
+            device=self.task.device,
+            timeout_s=self.limits.compile_timeout_s,
+            assembly=True,
+        )
+        reply = self.submit(subject.role, job)
+        try:
+            result = _expect(reply.result, CompileResult)
+            if result.failure is not None:
+                return failed(result.failure)
+            return {object_id: _text(reply.read(f"{object_id}.s")) for object_id in ttirs}
+        finally:
+            reply.close()
+
     def prepare(self, subject: Subject, cases: Iterable[Case]) -> Outcome:
         """Plans and objects for these cases, as far as the subject lacks them."""
         found = self.plan(subject, cases)
@@ -300,6 +323,12 @@ class Bench:
 
     def _object_files(self, object_ids: Iterable[str]) -> dict[str, bytes]:
         return {f"{oid}.obj": self.objects[oid][1] for oid in set(object_ids)}
+
+
+def _text(data: bytes) -> str:
+    if len(data) > ASSEMBLY_MAX_BYTES:
+        raise EvidenceError(f"assembly of {len(data)} bytes, at most {ASSEMBLY_MAX_BYTES}")
+    return re.sub(r"[^\t\n\x20-\x7e]", "?", data.decode("utf-8", "replace"))
 
 
 def _expect(result: JobResult, kind: type[R]) -> R:

@@ -14,6 +14,7 @@ from kernelsmith.gate import (
     determinism,
     first_look,
     latency,
+    look,
     memory,
     parity,
     policy_check,
@@ -27,6 +28,8 @@ from kernelsmith.model import (
     CheckResult,
     CheckStatus,
     Gain,
+    Look,
+    LookKind,
     Status,
     Task,
     Verdict,
@@ -94,6 +97,8 @@ class Gate:
         self._reference: Reference | None = None
         self._secret = secret_seed
         self._judged = 0
+        self._looks = 0
+        self._looked_at: look.Known = {}
 
     @property
     def reference(self) -> Reference:
@@ -150,6 +155,27 @@ class Gate:
             label=f"{candidate.id} bits",
         )
         return self._walk(judging, names)
+
+    def look(self, candidate: Candidate, incumbent: Candidate, kind: LookKind) -> Look:
+        """See :meth:`kernelsmith.ports.Judge.look`; no verdict hangs on it."""
+        if candidate.task != self.task.name:
+            raise InputError(f"candidate {candidate.id} is of task {candidate.task}")
+        self._looks += 1
+        judging = Judging(
+            subject=Subject(candidate=candidate, role="launcher"),
+            incumbent=incumbent,
+            k=1,
+            label=f"{candidate.id} look {self._looks}",
+        )
+        asked = look.Asked(
+            subject=judging.subject,
+            against=incumbent.id,
+            label=judging.label,
+            walk=partial(self._walk, judging),
+            reference=lambda: self.reference,
+            incumbent=lambda: self._incumbent(incumbent),
+        )
+        return look.look(self.bench, asked, kind, self._looked_at)
 
     def _checks(self, judging: Judging) -> tuple[tuple[str, Check | None], ...]:
         """The order, cheapest first; None is a check that is not built yet.

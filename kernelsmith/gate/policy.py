@@ -2,7 +2,7 @@
 
 An allow-list of syntax and of fully qualified names, for host code and jit bodies alike, read from
 the syntax tree: the source is never imported or run here. Whatever is not listed is refused, and
-each refusal says what may be used instead. The lists are in ``policy_tables``.
+each refusal says what may be used instead. The lists are in ``model/language.py``.
 """
 
 import ast

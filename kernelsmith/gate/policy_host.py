@@ -7,8 +7,8 @@ integers, so nothing in it can tell a trace from a real call.
 import ast
 from dataclasses import replace
 
-from kernelsmith.gate import policy_tables as tables
 from kernelsmith.gate.policy_base import Scope, dotted, is_literal, node_name
+from kernelsmith.model import language as tables
 
 _BINARY = (
     ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow,

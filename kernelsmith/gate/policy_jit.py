@@ -6,8 +6,8 @@ an allow-list; what is not found is reported with what to use instead.
 
 import ast
 
-from kernelsmith.gate import policy_tables as tables
 from kernelsmith.gate.policy_base import Scope, dotted, is_literal, node_name
+from kernelsmith.model import language as tables
 
 _BINARY = (
     ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow,

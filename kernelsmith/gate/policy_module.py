@@ -5,7 +5,6 @@ from functools import cache
 from pathlib import Path
 
 from kernelsmith.gate import policy_host, policy_jit
-from kernelsmith.gate import policy_tables as tables
 from kernelsmith.gate.policy_base import (
     ModuleNames,
     Report,
@@ -16,6 +15,7 @@ from kernelsmith.gate.policy_base import (
     parameters,
     stored_names,
 )
+from kernelsmith.model import language as tables
 
 _IMPORTS = "import torch, triton, triton.language as tl and names from kernelsmith.lang"
 _DECORATORS = "use bare @triton.jit, or literal noinline/do_not_specialize"

@@ -19,6 +19,7 @@ from kernelsmith.model.conversation import (
 )
 from kernelsmith.model.look import KernelCode, Look, LookKind
 from kernelsmith.model.messages import (
+    ASSEMBLY_MAX_BYTES,
     Buffer,
     CaseTimes,
     CompileJob,
@@ -71,6 +72,7 @@ from kernelsmith.model.nouns import (
 from kernelsmith.model.usage import Price, Rates, Usage, cost_usd
 
 __all__ = [
+    "ASSEMBLY_MAX_BYTES",
     "END_OF_BODY",
     "ITEMSIZE_BYTES",
     "AgentSettings",

@@ -1,5 +1,6 @@
 """A quick look of the gate at a candidate, for whoever is still writing it. It decides nothing."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -26,9 +27,11 @@ class KernelCode:
 class Look:
     """What a look found. ``status`` None: nothing wrong so far; ``checks`` are those that ran.
 
-    "bits": policy, trace, compile, parity on both paths. "time": one screening session against
-    the incumbent (``gains`` and the weighted ``gain_warm``/``gain_cold``; > 1 is faster);
-    ``seed_us``: what each timed case takes now. "code": what the compiler made of it."""
+    "bits": policy, trace, compile, parity on both paths. "time": also one screening session
+    against the incumbent: ``gains`` and ``gains_cold`` by case (warm and cold caches), weighted
+    ``gain_warm`` and ``gain_cold``; > 1 is faster. ``against_us`` and ``candidate_us``: median
+    microseconds of each case that was timed, warm; a case in which both run the same code is not.
+    "code": what the compiler made of it."""
 
     kind: LookKind
     candidate: str
@@ -37,6 +40,9 @@ class Look:
     seconds: float
     against: str = ""
     gains: tuple[CaseGain, ...] = ()
+    gains_cold: tuple[CaseGain, ...] = ()
     gain_warm: float | None = None
     gain_cold: float | None = None
+    against_us: Mapping[str, float] = field(default_factory=dict)
+    candidate_us: Mapping[str, float] = field(default_factory=dict)
     kernels: tuple[KernelCode, ...] = ()

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from kernelsmith.model.nouns import Status
 
+ASSEMBLY_MAX_BYTES = 1 << 19
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMeta:
@@ -131,11 +133,13 @@ class TraceResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileJob:
     """Compile TTIR texts. ``ttirs`` maps an object id (``devices.object_id`` of the text) to it.
-    Objects come back as files ``<object id>.obj`` beside the result."""
+    Objects come back as files ``<object id>.obj`` beside the result; with ``assembly`` also what
+    the compiler made of it, as text of at most ``ASSEMBLY_MAX_BYTES`` in ``<object id>.s``."""
 
     ttirs: dict[str, str]
     device: str
     timeout_s: float = 60.0
+    assembly: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

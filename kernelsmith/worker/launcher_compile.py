@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from kernelsmith.errors import CompileError, InfrastructureError
-from kernelsmith.model import CompileJob, CompileResult, ObjectInfo, WorkerFailure
+from kernelsmith.model import (
+    ASSEMBLY_MAX_BYTES,
+    CompileJob,
+    CompileResult,
+    ObjectInfo,
+    WorkerFailure,
+)
 
 # A text below this many characters compiles faster than a process starts.
 FORK_MIN_TEXT_CHARS = 2000
@@ -38,7 +44,7 @@ def run(
     *,
     fork_min_text_chars: int = FORK_MIN_TEXT_CHARS,
 ) -> CompileResult:
-    """Compiles each text to ``<object id>.obj`` in ``folder``.
+    """Compiles each text to ``<object id>.obj`` in ``folder``, and to ``<object id>.s`` if asked.
 
     The failure that is reported is the first in job order, whatever ran first.
 
@@ -80,6 +86,7 @@ def _compile_all(
             }
         try:
             compiled = device.compile_ttir(job.ttirs[object_id])
+            assembly = device.assembly(job.ttirs[object_id]) if job.assembly else None
         except CompileError as error:
             place = f" at {error.line}" if error.line else ""
             message = f"{error.op}{place}: {error.message}"
@@ -94,6 +101,8 @@ def _compile_all(
                 object_id: WorkerFailure(status="COMPILE", message=message, where=object_id)
             }
         _write(folder / f"{object_id}.obj", compiled.code)
+        if assembly is not None:
+            _write(folder / f"{object_id}.s", assembly.encode()[:ASSEMBLY_MAX_BYTES])
         done[object_id] = compiled.info
     return done, {}
 

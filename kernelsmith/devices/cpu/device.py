@@ -55,6 +55,16 @@ class CpuDevice:
             code=bytes(compiled.code),
         )
 
+    def assembly(self, ttir: str) -> str:
+        """The instructions that :meth:`compile_ttir` makes of a module, as text.
+
+        Raises:
+            CompileError, MissingError: as :meth:`compile_ttir`.
+        """
+        from kernelsmith.devices.cpu.assembly import assembly
+
+        return assembly(ttir)
+
     def load(self, info: ObjectInfo, code: bytes, *, base_pad_bytes: int = 0) -> LoadedKernel:
         """Loads a compiled kernel; its code starts ``base_pad_bytes`` (rounded up to 64) into
         its mapping.

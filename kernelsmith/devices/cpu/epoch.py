@@ -9,11 +9,12 @@ from typing import Any
 
 from kernelsmith.errors import MissingError
 
-# Modules of this package that place, call and schedule compiled code but do not make it.
+# Modules of this package that place, call, schedule and show compiled code but do not make it.
 RUNTIME_MODULES = frozenset(
     {
         "__init__.py",
         "arena.py",
+        "assembly.py",
         "bench.py",
         "device.py",
         "driver.py",

@@ -1,4 +1,6 @@
-"""The allow-lists: every name that a candidate may use, and the hints that refusals give.
+"""The language of candidates: every name that one may use, and the hints that refusals give.
+
+Pure tables. The gate refuses by them (``gate/policy``), the agent is told of them.
 
 Names of ``triton.language`` are those that exist in Triton 3.6.0, 3.7.1 and 3.9.0 alike and are
 pure functions of tensors. What is left out, and why: ``tl.math``/``tl.core``/``tl.extra`` and other
