@@ -9,9 +9,17 @@ from sqlalchemy import Connection, select
 from sqlalchemy.orm import aliased
 
 from kernelsmith.lineage import records
-from kernelsmith.lineage.models import Blob, CandidateRow, Event, Parent, VerdictRow
+from kernelsmith.lineage.models import (
+    Blob,
+    CandidateRow,
+    CheckRow,
+    Event,
+    Parent,
+    Submission,
+    VerdictRow,
+)
 from kernelsmith.lineage.past import PastCandidate
-from kernelsmith.model import Candidate
+from kernelsmith.model import Candidate, CaseGain, Gain
 
 
 def history(connection: Connection, run_id: str, task: str) -> list[PastCandidate]:
@@ -29,6 +37,8 @@ def history(connection: Connection, run_id: str, task: str) -> list[PastCandidat
             status=status,
             gain_vs_seed=row["gain_vs_seed"],
             message=message,
+            check=row["failed"] or "",
+            gain=gain_of(row["gain"]),
         )
         past.append((row["step"], judged))
     return [judged for _, judged in sorted(past, key=lambda item: item[0])]
@@ -51,8 +61,24 @@ def last_of(connection: Connection, run_id: str, kinds: tuple[str, ...]) -> str 
     ).scalar()
 
 
+def gain_of(text: str | None) -> Gain | None:
+    """A gain as it was recorded."""
+    if text is None:
+        return None
+    kept = json.loads(text)
+    cases = tuple(CaseGain(**case) for case in kept.pop("cases"))
+    return Gain(cases=cases, **kept)
+
+
 def _proposed(connection: Connection, run_id: str, task: str) -> list[dict[str, Any]]:
     parents = _parents(connection, run_id, task)
+    failed = (
+        select(CheckRow.name)
+        .where(CheckRow.verdict_id == VerdictRow.id, CheckRow.status == "fail")
+        .order_by(CheckRow.ordinal)
+        .limit(1)
+        .scalar_subquery()
+    )
     rows = connection.execute(
         select(
             CandidateRow,
@@ -60,8 +86,13 @@ def _proposed(connection: Connection, run_id: str, task: str) -> list[dict[str, 
             VerdictRow.status,
             VerdictRow.gain_vs_seed,
             VerdictRow.message,
+            VerdictRow.gain,
+            failed.label("failed"),
+            Submission.session_id,
+            Submission.tool_use_id,
         )
         .join(Blob, Blob.hash == CandidateRow.source)
+        .outerjoin(Submission, Submission.record == CandidateRow.record)
         .outerjoin(VerdictRow, VerdictRow.record == CandidateRow.record)
         .where(
             CandidateRow.run_id == run_id, CandidateRow.task == task, CandidateRow.author != "seed"
@@ -74,7 +105,7 @@ def _proposed(connection: Connection, run_id: str, task: str) -> list[dict[str, 
 
 
 def candidate_of(row: Mapping[Any, Any], zstd: bytes, parents: list[str]) -> Candidate:
-    """The noun of a row of ``candidates``."""
+    """The noun of a row of ``candidates`` with its ``session_id`` and ``tool_use_id``."""
     return Candidate(
         id=row["id"],
         task=row["task"],
@@ -83,6 +114,7 @@ def candidate_of(row: Mapping[Any, Any], zstd: bytes, parents: list[str]) -> Can
         author=row["author"],
         changes=tuple(json.loads(row["changes"])),
         note=row["note"],
+        origin=f"{row['session_id']}/{row['tool_use_id']}" if row["session_id"] else "",
     )
 
 
@@ -122,7 +154,14 @@ def _dropped(connection: Connection, run_id: str, task: str) -> Iterator[tuple[i
     for step, payload in rows:
         kept = json.loads(payload)["dropped"]
         zstd = connection.execute(select(Blob.zstd).where(Blob.hash == kept["source"])).scalar_one()
-        row = {**kept, "task": task, "changes": json.dumps(kept["changes"])}
+        session_id, _, tool_use_id = kept.get("origin", "").partition("/")
+        row = {
+            **kept,
+            "task": task,
+            "changes": json.dumps(kept["changes"]),
+            "session_id": session_id,
+            "tool_use_id": tool_use_id,
+        }
         candidate = candidate_of(row, zstd, kept["parents"])
         message = f"the same program as {kept['of']}"
         past = PastCandidate(

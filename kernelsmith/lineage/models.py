@@ -6,14 +6,43 @@ records of its parents.
 """
 
 from sqlalchemy import ForeignKey, Index, LargeBinary, String, UniqueConstraint
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column
+
+from kernelsmith.lineage.models_base import Base
+from kernelsmith.lineage.models_conversation import (
+    ModelAnswer,
+    ModelCall,
+    SessionEndRow,
+    SessionRow,
+    Submission,
+    ToolResult,
+)
+
+__all__ = [
+    "APPLICATION_ID",
+    "HEAD_REVISION",
+    "Base",
+    "Blob",
+    "CandidateRow",
+    "CheckRow",
+    "Event",
+    "ModelAnswer",
+    "ModelCall",
+    "Parent",
+    "Retiming",
+    "Run",
+    "RunTask",
+    "SessionEndRow",
+    "SessionRow",
+    "Step",
+    "Submission",
+    "TimingSession",
+    "ToolResult",
+    "VerdictRow",
+]
 
 APPLICATION_ID = 0x6B736D74  # "ksmt", in the header of our SQLite files
-HEAD_REVISION = "0001"
-
-
-class Base(DeclarativeBase):
-    """Declarative base."""
+HEAD_REVISION = "0002"
 
 
 class Step(Base):

@@ -17,8 +17,9 @@ from kernelsmith.lineage.models import (
     Parent,
     Run,
     RunTask,
+    Submission,
 )
-from kernelsmith.model import Candidate, CaseGain, Gain
+from kernelsmith.model import Candidate
 
 
 def run_ids(connection: Connection, prefix: str = "") -> list[str]:
@@ -79,8 +80,9 @@ def load_candidate(connection: Connection, record: str) -> Candidate:
     """The candidate of a record."""
     row = (
         connection.execute(
-            select(CandidateRow, Blob.zstd)
+            select(CandidateRow, Blob.zstd, Submission.session_id, Submission.tool_use_id)
             .join(Blob, Blob.hash == CandidateRow.source)
+            .outerjoin(Submission, Submission.record == CandidateRow.record)
             .where(CandidateRow.record == record)
         )
         .mappings()
@@ -128,15 +130,6 @@ def run_row(connection: Connection, run_id: str) -> dict[str, Any]:
     )
     row["seeds"] = {row[0]: row[1] for row in seeds}
     return row
-
-
-def gain_of(text: str | None) -> Gain | None:
-    """A gain as it was recorded."""
-    if text is None:
-        return None
-    kept = json.loads(text)
-    cases = tuple(CaseGain(**case) for case in kept.pop("cases"))
-    return Gain(cases=cases, **kept)
 
 
 def _starts(column: Any, prefix: str) -> list[ColumnElement[bool]]:

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import zstandard
@@ -33,7 +34,7 @@ def uuid7() -> str:
 
 def plain(value: Any) -> Any:
     """``value`` as JSON types: dataclasses become objects, tuples arrays, bytes hex, numbers that
-    JSON cannot hold the strings "nan", "inf" and "-inf".
+    JSON cannot hold the strings "nan", "inf" and "-inf", decimals their digits.
 
     Raises:
         EvidenceError: for a type that has no such form.
@@ -44,6 +45,8 @@ def plain(value: Any) -> Any:
         return value if math.isfinite(value) else str(value)
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, Decimal):
+        return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = (field.name for field in dataclasses.fields(value))
         return {name: plain(getattr(value, name)) for name in names}

@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from kernelsmith.lineage.histories import last_of
+from kernelsmith.lineage.histories import gain_of, last_of
 from kernelsmith.lineage.models import CandidateRow, Event, Retiming, RunTask, VerdictRow
 from kernelsmith.lineage.past import Before, TaskBefore
-from kernelsmith.lineage.queries import gain_of, run_row
+from kernelsmith.lineage.queries import run_row
 from kernelsmith.model import Gain
 
 LIFE = ("started", "resumed", "interrupted", "failed", "finished")

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, func, select
 from sqlalchemy.orm import aliased
 
 from kernelsmith.lineage import records
+from kernelsmith.lineage.histories import gain_of
 from kernelsmith.lineage.models import (
     Blob,
     CandidateRow,
@@ -18,7 +19,7 @@ from kernelsmith.lineage.models import (
     TimingSession,
     VerdictRow,
 )
-from kernelsmith.lineage.queries import gain_of, load_candidate
+from kernelsmith.lineage.queries import load_candidate
 from kernelsmith.model import Candidate, CheckResult, Gain, Verdict
 
 

@@ -15,6 +15,7 @@ from kernelsmith.lineage.models import (
     Retiming,
     Run,
     RunTask,
+    Submission,
     TimingSession,
     VerdictRow,
 )
@@ -56,7 +57,8 @@ def write_run(writer: StepWriter, payload: Payload) -> str:
 
 
 def write_candidate(writer: StepWriter, payload: Payload) -> str:
-    """Payload: ``candidate``, ``normal_hash``. Returns the record hash."""
+    """Payload: ``candidate``, ``normal_hash``. Returns the record hash. A candidate with an
+    ``origin`` gets a row in ``submissions``."""
     return _add_candidate(writer, payload["candidate"], payload["normal_hash"])
 
 
@@ -141,6 +143,7 @@ def write_duplicate(writer: StepWriter, payload: Payload) -> str:
         "author": candidate.author,
         "changes": candidate.changes,
         "note": candidate.note,
+        "origin": candidate.origin,
         "source": source,
         "of": payload["of"],
     }
@@ -227,4 +230,8 @@ def _add_candidate(writer: StepWriter, candidate: Candidate, normal_hash: str) -
     numbered = enumerate(parents)
     links = [{"record": record, "ordinal": number, "parent": each} for number, each in numbered]
     writer.add(Parent, *links)
+    if candidate.origin:
+        session_id, _, tool_use_id = candidate.origin.partition("/")
+        origin = {"session_id": session_id, "tool_use_id": tool_use_id}
+        writer.add(Submission, {"record": record, **origin})
     return record
