@@ -1,6 +1,7 @@
 """Serves an ASGI app on a free loopback port, in a thread of its own, while a block runs."""
 
 import asyncio
+import logging
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,11 +11,16 @@ from typing import Any
 from kernelsmith.errors import InfrastructureError
 
 START_TIMEOUT_S = 20.0
+# Longer than any client keeps an idle connection, so that none is closed under a new request.
+KEEP_ALIVE_S = 120
 
 
 @contextmanager
 def serving(app: Any, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
     """Yields ``http://host:port``; on the way out the server ends and open streams are cut.
+
+    The server adds no header of its own. An app that returns before the end of its response cuts
+    the connection without a clean end: that is how an app says that an answer is not whole.
 
     Raises:
         InfrastructureError: the port is taken, or the server does not come up.
@@ -29,8 +35,18 @@ def serving(app: Any, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str
         ) from error
     port = listener.getsockname()[1]
     config = uvicorn.Config(
-        app, log_level="error", access_log=False, lifespan="on", timeout_graceful_shutdown=1
+        app,
+        http="h11",
+        ws="none",
+        lifespan="on",
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=1,
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_a_fault)
     server = uvicorn.Server(config)
     thread = threading.Thread(
         target=lambda: asyncio.run(server.serve(sockets=[listener])),
@@ -45,6 +61,14 @@ def serving(app: Any, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str
         server.should_exit = True
         thread.join()
         listener.close()
+
+
+def _is_a_fault(record: logging.LogRecord) -> bool:
+    """Whether a line of the server is worth a person's time; streams that were cut are not."""
+    if record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError):
+        return False
+    cuts = ("ASGI callable returned without completing", "Cancel %s running task")
+    return not str(record.msg).startswith(cuts)
 
 
 def _wait_until_up(server: Any, thread: threading.Thread, where: str) -> None:

@@ -1,0 +1,245 @@
+"""The capture proxy: ``/k/RUN/SESSION/…`` goes to the upstream, and every byte is on record.
+
+The order of one call: the request is read whole, recorded, and only then sent; the answer streams
+to the client while it comes in, is recorded, and only then ends (:mod:`.exchange`).
+"""
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from kernelsmith.capture import headers, upstream
+from kernelsmith.capture.exchange import Exchange, Receive, Send, refuse
+from kernelsmith.capture.headers import Incoming
+from kernelsmith.capture.upstream import Limits
+from kernelsmith.errors import InputError
+from kernelsmith.loopback import serving
+from kernelsmith.model import CallSent, JournalEntry
+from kernelsmith.ports import Journal
+
+Say = Callable[[str], None]
+ENDING_TIMEOUT_S = 20.0
+NOWHERE = "kernelsmith proxy: calls go to /k/RUN/SESSION/v1/messages\n"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(slots=True, kw_only=True)
+class Proxy:
+    """One running proxy: an ASGI app for the calls of one upstream."""
+
+    journal: Journal
+    upstream: str
+    limits: Limits
+    say: Say
+    transport: httpx2.AsyncHTTPTransport | None = None
+    loop: asyncio.AbstractEventLoop | None = None
+    live: dict[int, Exchange] = field(default_factory=dict)
+    ending: bool = False
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Serves one call."""
+        _, _, run_id, session_id, rest = scope["raw_path"].split(b"/", 4)
+        names = run_id.decode("latin-1"), session_id.decode("latin-1")
+        if not all(_NAME.fullmatch(name) for name in names):
+            await PlainTextResponse(NOWHERE, 404)(scope, receive, send)
+            return
+        if scope["http_version"] == "1.0":  # its streams end by a closed connection: no clean end
+            await refuse(send, 505, "invalid_request_error", "HTTP/1.1 is needed")
+            return
+        try:
+            sorted_out = headers.incoming(scope["headers"])
+        except InputError as error:
+            await refuse(send, 400, "invalid_request_error", error.message)
+            return
+        try:
+            body = await _whole_body(receive, self.limits.request_bytes)
+        except InputError as error:
+            await refuse(send, 413, "request_too_large", error.message)
+            return
+        if body is None:
+            return
+        if self.ending:
+            await refuse(send, 503, "shutting_down", "the proxy is ending")
+            return
+        target = b"/" + rest + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+        sent = _sent(names, scope["method"], target, sorted_out, body)
+        call_id = await self._begin(sent, send)
+        if call_id is not None:
+            request = upstream.request(
+                self.upstream, sent.method, target, sorted_out.onward, body, self.limits
+            )
+            exchange = Exchange(
+                call_id=call_id,
+                method=sent.method,
+                target=sent.path,
+                secrets=sorted_out.secrets,
+                limits=self.limits,
+            )
+            await self._relay(exchange, request, receive, send)
+
+    @asynccontextmanager
+    async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        """Holds the connections to the upstream while the server runs."""
+        self.loop = asyncio.get_running_loop()
+        async with upstream.connect(self.upstream, self.limits) as self.transport:
+            yield
+        self.loop = self.transport = None
+
+    def end(self) -> None:
+        """Cuts all calls short, records what there is of them and takes no new ones. Called from
+        another thread than the server's."""
+        loop = self.loop
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(self._end(), loop).result(ENDING_TIMEOUT_S + 5)
+
+    async def _end(self) -> None:
+        self.ending = True
+        for exchange in self.live.values():
+            exchange.end_within(0, "the proxy ended")
+        over = asyncio.get_running_loop().time() + ENDING_TIMEOUT_S
+        while self.live and asyncio.get_running_loop().time() < over:
+            await asyncio.sleep(0.01)
+
+    async def _begin(self, sent: CallSent, send: Send) -> str | None:
+        try:
+            return await _on_record(self.journal.append(sent))
+        except Exception as error:
+            words = f"a request could not be recorded and was not sent: {error}"
+            self.say(words)
+            await refuse(send, 503, "capture_failed", words)
+            return None
+
+    async def _relay(
+        self, exchange: Exchange, request: httpx2.Request, receive: Receive, send: Send
+    ) -> None:
+        assert self.transport is not None
+        self.live[id(exchange)] = exchange
+        appended = False
+        try:
+            await exchange.carry(self.transport, request, receive, send)
+            entry = await exchange.answered_aside()
+            appended = True
+            if await self._record(entry, exchange, send):
+                await exchange.finish(send)
+        except BaseException as error:  # cancelled at the server's end, or a fault of ours
+            exchange.error = exchange.error or f"the proxy stopped: {error!r}"
+            exchange.complete = False
+            if not appended:
+                self.journal.append(exchange.answered())
+            raise
+        finally:
+            del self.live[id(exchange)]
+
+    async def _record(self, entry: JournalEntry, exchange: Exchange, send: Send) -> bool:
+        try:
+            await _on_record(self.journal.append(entry))
+        except Exception as error:
+            words = f"call {exchange.call_id}: its answer could not be recorded: {error}"
+            self.say(words)
+            if not exchange.started and not exchange.left:
+                await refuse(send, 503, "capture_failed", words)
+            return False
+        return True
+
+
+def build(
+    journal: Journal, url: str, *, limits: Limits | None = None, say: Say | None = None
+) -> Starlette:
+    """The app. ``url``: where calls go. ``say``: is told in a line what could not be recorded.
+    ``app.state.proxy`` is the :class:`Proxy`.
+
+    Raises:
+        InputError: ``url`` is no http or https address.
+    """
+    proxy = Proxy(
+        journal=journal,
+        upstream=upstream.checked(url),
+        limits=limits or Limits(),
+        say=say or _say,
+    )
+    app = Starlette(
+        routes=[
+            Route("/k/{run}/{session}/{path:path}", proxy),
+            Route("/{path:path}", PlainTextResponse(NOWHERE, 404)),
+        ],
+        lifespan=proxy.lifespan,
+    )
+    app.state.proxy = proxy
+    return app
+
+
+@contextmanager
+def running(
+    journal: Journal,
+    url: str,
+    *,
+    port: int = 0,
+    limits: Limits | None = None,
+    say: Say | None = None,
+) -> Iterator[str]:
+    """Serves :func:`build` on loopback, in a thread of its own, and yields its base URL. On the
+    way out calls under way are cut and recorded as far as they came; close the journal after.
+
+    Raises:
+        InputError: ``url`` is no http or https address.
+        InfrastructureError: the port is taken.
+    """
+    app = build(journal, url, limits=limits, say=say)
+    with serving(app, port=port) as base_url:
+        try:
+            yield base_url
+        finally:
+            app.state.proxy.end()
+
+
+async def _whole_body(receive: Receive, limit_bytes: int) -> bytes | None:
+    """A request's body; None: the client left before it was whole.
+
+    Raises:
+        InputError: it is over the limit.
+    """
+    pieces: list[bytes] = []
+    length = 0
+    while (message := await receive())["type"] != "http.disconnect":
+        pieces.append(message.get("body", b""))
+        length += len(pieces[-1])
+        if length > limit_bytes:
+            raise InputError(f"a request of over {limit_bytes} bytes")
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+    return None
+
+
+async def _on_record(future: "Future[str]") -> str:
+    """Waits for the journal; a caller that is cancelled leaves the journal's work alone."""
+    return await asyncio.shield(asyncio.wrap_future(future))
+
+
+def _sent(
+    names: tuple[str, str], method: str, target: bytes, sorted_out: Incoming, body: bytes
+) -> CallSent:
+    return CallSent(
+        run_id=names[0],
+        session_id=names[1],
+        turn=sorted_out.turn,
+        attempt=sorted_out.attempt,
+        method=method,
+        path=headers.scrubbed_target(target.decode("latin-1"), sorted_out.secrets),
+        headers=sorted_out.recorded,
+        dropped=sorted_out.dropped,
+        request=body,
+    )
+
+
+def _say(line: str) -> None:
+    print(f"capture: {' '.join(line.split())}", file=sys.stderr, flush=True)

@@ -1,0 +1,56 @@
+"""``kernelsmith proxy``: records the calls of any client that speaks to a model over HTTP."""
+
+import threading
+from typing import Annotated
+
+import typer
+
+from kernelsmith import config
+from kernelsmith.cli import options
+from kernelsmith.errors import MissingError
+
+_USE = """\
+listening on {base}, calls go to {upstream}, the record is {db}
+point a client at it: ANTHROPIC_BASE_URL={base}/k/RUN/SESSION
+RUN and SESSION are yours to name: letters, digits, '.', '_' and '-'. Ctrl-C ends."""
+
+
+def proxy(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 0,
+    upstream: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where calls go; default $ANTHROPIC_BASE_URL, https://api.anthropic.com.",
+        ),
+    ] = None,
+    db: options.Database = None,
+) -> None:
+    """Record every model call of other clients, byte for byte, until Ctrl-C."""
+    from kernelsmith.capture import running
+    from kernelsmith.lineage.journal import open_journal
+
+    url = options.chosen("--upstream", upstream, "") or _default_upstream()
+    path = db or config.load().db
+    journal = open_journal(path)
+    try:
+        with running(journal, url, port=port) as base:
+            print(_USE.format(base=base, upstream=url, db=path), flush=True)
+            _wait_for_interrupt()
+    finally:
+        journal.close()
+
+
+def _default_upstream() -> str:
+    """The server that the environment names. No key is needed here: the client sends its own."""
+    try:
+        return config.endpoint().base_url
+    except MissingError:
+        return config.DEFAULT_BASE_URL
+
+
+def _wait_for_interrupt() -> None:
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        print("ended")
