@@ -1,1 +1,5 @@
-"""The proposer ``agent``: a language model that rewrites kernels through a few tools."""
+"""The proposer ``agent``: a model that rewrites kernels, several conversations at once."""
+
+from kernelsmith.proposers.agent.agent import Agent
+
+__all__ = ["Agent"]

@@ -1,0 +1,243 @@
+"""The proposer ``agent``: a model that rewrites kernels, several conversations at once.
+
+Conversations live on an event loop in a thread of their own. What they ask of the gate waits at
+the desk; the run's main thread serves it inside ``choose``, since the gate runs only there.
+"""
+
+import asyncio
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kernelsmith.errors import InfrastructureError, StorageError
+from kernelsmith.model import AgentSettings, Candidate, SessionRecord, SessionStart, Task, Usage
+from kernelsmith.ports import Journal, Judge, Judged
+from kernelsmith.proposers.agent.budget import Budget
+from kernelsmith.proposers.agent.crew import Crew, Fittings
+from kernelsmith.proposers.agent.desk import Desk, View, Waiting
+from kernelsmith.proposers.agent.population import Choice, Population
+
+SWEEP = 8  # looks served at most in a ``choose`` that is not to wait
+FAILED_LOOKS_IN_A_ROW = 2
+WAIT_S = 1.0
+
+
+class Agent:
+    """Proposes what its sessions submit. Nothing is spent before the first ``choose``."""
+
+    name = "agent"
+
+    def __init__(
+        self,
+        *,
+        settings: AgentSettings,
+        tasks: Sequence[Task],
+        judges: Mapping[str, Judge],
+        seeds: Mapping[str, Candidate],
+        device_facts: Mapping[str, Any],
+        journal: Journal,
+        run_id: str,
+        base_url: str,
+        api_key: str,
+        normal_hash: Callable[[str], str],
+        spent: Sequence[tuple[str, Usage]] = (),
+        sessions: Sequence[SessionRecord] = (),
+        fittings: Callable[["Agent"], Fittings] | None = None,
+    ) -> None:
+        """``base_url``: the proxy's, up to the run; a session's id is added to it. ``spent`` and
+        ``sessions``: what is on record of a resumed run. ``fittings``: other conversations than
+        the real ones, for tests.
+
+        Raises:
+            InputError: dollars are limited and the model has no price.
+        """
+        self.settings, self.run_id = settings, run_id
+        self.base_url, self.api_key, self.device_facts = base_url, api_key, device_facts
+        self.normal_hash = normal_hash
+        self._judges = judges
+        self._sessions = [record for record in sessions if record.start is not None]
+        self._budget = Budget(settings, spent)
+        self._population = Population(run_id=run_id, settings=settings)
+        self.desk = Desk(tasks, seeds, normal_hash, self._population.note_judged)
+        self._crew = Crew(
+            settings=settings,
+            desk=self.desk,
+            budget=self._budget,
+            population=self._population,
+            journal=journal,
+            fittings=(fittings or _real_fittings)(self),
+            unfinished=[record for record in self._sessions if record.end is None],
+        )
+        self._failed_looks = 0
+        self._failure: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._main: asyncio.Task[None] | None = None
+
+    def choose(self, histories: Mapping[str, Sequence[Judged]], wait_s: float) -> str | None:
+        """Serves those who wait for the gate until one has submitted a candidate, and gives its
+        task; or a task that no session will propose for any more.
+
+        At least one look is served where one is asked for, however little ``wait_s`` is.
+
+        Raises:
+            KernelsmithError: what ended the sessions; a look that failed twice in a row.
+        """
+        self.desk.publish(histories)
+        self._start(histories)
+        return self._serve(tuple(histories), wait_s)
+
+    def propose(self, task: Task, history: Sequence[Judged]) -> Candidate | None:
+        """The submission that ``choose`` told of; None: no session will propose any more."""
+        while (candidate := self.desk.take(task.name)) is None:
+            if not self._has_work(task.name):
+                return None
+            self._serve((task.name,), WAIT_S, only=task.name)
+        return candidate
+
+    def standing(self) -> str:
+        """Sessions under way and begun, and what was spent."""
+        begun, running = self._population.sessions, self._crew.running
+        rest = ", budget spent" if self._budget.spent else ""
+        calls = self._budget.spend.calls
+        return (
+            f"agent: {running} of {begun} sessions under way, {calls} calls, "
+            f"{self._budget.standing()}{rest}"
+        )
+
+    def queued(self) -> int:
+        """How many sessions wait for the gate."""
+        return self.desk.queued()
+
+    def close(self) -> None:
+        """Cancels every session; calls in flight are cut off. They go on when the run does."""
+        if self._thread is None or self._loop is None or self._main is None:
+            return
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._main.cancel)
+            self._thread.join()
+        self._loop.close()
+        self._thread = None
+
+    def _start(self, histories: Mapping[str, Sequence[Judged]]) -> None:
+        if self._loop is not None:
+            return
+        for record in self._sessions:
+            history = histories.get(record.start.task, ()) if record.start else ()
+            self._population.note_record(record, history)
+        self._loop = asyncio.new_event_loop()
+        self._main = self._loop.create_task(self._crew.run())
+        self._thread = threading.Thread(target=self._talk, name="agent", daemon=True)
+        self._thread.start()
+
+    def _talk(self) -> None:
+        assert self._loop is not None
+        assert self._main is not None
+        try:
+            self._loop.run_until_complete(self._main)
+        except asyncio.CancelledError:
+            pass  # closed
+        except BaseException as error:  # raised again on the main thread
+            self._failure = error
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            self.desk.wake()
+
+    def _serve(self, tasks: Sequence[str], wait_s: float, only: str = "") -> str | None:
+        until_s = time.monotonic() + wait_s
+        for served in range(1 << 30):
+            if self._failure is not None:
+                raise self._failure
+            late = time.monotonic() >= until_s
+            if late and served >= (SWEEP if wait_s == 0 else 1):
+                return None
+            waiting = self.desk.next(until_s, lambda: self._is_over(tasks), only)
+            if waiting is None:
+                break
+            if waiting.kind is None:
+                return waiting.task
+            self._look(waiting)
+        if self._failure is not None:
+            raise self._failure
+        return next((task for task in tasks if not self._has_work(task)), None)
+
+    def _is_over(self, tasks: Sequence[str]) -> bool:
+        return self._failure is not None or not all(map(self._has_work, tasks))
+
+    def _has_work(self, task: str) -> bool:
+        alive = self._thread is not None and self._thread.is_alive()
+        return alive and self._crew.has_work(task)
+
+    def _look(self, waiting: Waiting) -> None:
+        """A look that is cut short by a signal is not answered: its session goes on on resume."""
+        incumbent = self.desk.view(waiting.task).incumbent
+        assert waiting.kind is not None
+        try:
+            look = self._judges[waiting.task].look(waiting.candidate, incumbent, waiting.kind)
+        except StorageError:
+            raise
+        except InfrastructureError as error:
+            self._failed_looks += 1
+            if self._failed_looks >= FAILED_LOOKS_IN_A_ROW:
+                raise
+            self.desk.answer(waiting, error)
+        else:
+            self._failed_looks = 0
+            self.desk.answer(waiting, look)
+
+
+def _real_fittings(agent: Agent) -> Fittings:
+    """The model's conversations over HTTP, with the gate's tools."""
+    from kernelsmith.proposers.agent.client import Caller
+    from kernelsmith.proposers.agent.talk import converse
+    from kernelsmith.proposers.agent.tools import Toolbox
+
+    def begin(choice: Choice, view: View) -> SessionStart:
+        return first_words(agent, choice, view)
+
+    return Fittings(
+        begin=begin,
+        toolbox=lambda task, session_id, parent: Toolbox(
+            task, session_id, parent, agent.desk, agent.normal_hash
+        ),
+        caller=lambda: Caller(agent.base_url, agent.api_key),
+        converse=converse,
+    )
+
+
+def first_words(agent: Agent, choice: Choice, view: View) -> SessionStart:
+    """A session's start: its prompts, built once and recorded for good."""
+    from kernelsmith.proposers.agent import prompts
+    from kernelsmith.proposers.agent.tools import TOOLS_JSON
+    from kernelsmith.wire import fragments
+
+    settings = agent.settings
+    system, prompt_hash = prompts.system(view.task, dict(agent.device_facts), settings)
+    opening = prompts.opening(view.task, choice.parent, view, choice.ordinal)
+    return SessionStart(
+        id="s" + secrets.token_hex(6)[1:],
+        run_id=agent.run_id,
+        task=choice.task,
+        ordinal=choice.ordinal,
+        parent=choice.parent.id,
+        model=settings.model,
+        prompt=prompt_hash,
+        prefix=fragments.prefix(
+            settings.model,
+            settings.max_tokens,
+            system,
+            TOOLS_JSON,
+            settings.thinking,
+            settings.effort,
+        ),
+        opening=opening.encode(),
+        facts={
+            "max_tokens": settings.max_tokens,
+            "thinking": settings.thinking,
+            "effort": settings.effort,
+            "rehearsal": settings.rehearsal,
+        },
+    )
