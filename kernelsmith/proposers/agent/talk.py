@@ -26,7 +26,7 @@ from kernelsmith.proposers.agent.rebuild import Past, rebuild
 from kernelsmith.proposers.agent.seams import Budget, Toolbox
 from kernelsmith.wire import Answer, fragments
 
-ShouldEnd = Callable[[str], Awaitable[str]]
+ShouldEnd = Callable[[], Awaitable[str]]
 
 
 async def converse(
@@ -42,7 +42,7 @@ async def converse(
     """Holds the conversation that ``start`` began (it is on record) to its end; ``record``: what
     is on record of it, if it goes on. None: the budget is spent, and it goes on after a resume.
 
-    ``should_end(session_id)`` is asked before each turn: why to end now, or "". Reasons of an
+    ``should_end`` is asked before each turn: why to end now, or "". Reasons of an
     end: what a tool's reply or ``should_end`` says, "turns", "context", "refusal", "max_tokens",
     "end_turn", "rejected" (the server refuses the request).
 
@@ -63,7 +63,7 @@ async def converse(
     while state.end is None:
         why = "turns" if state.turn >= settings.turns_max else ""
         if not why and should_end is not None:
-            why = await should_end(start.id)
+            why = await should_end()
         if why:
             return await _end(journal, SessionEnd(session_id=start.id, reason=why))
         body = fragments.body(start.prefix, state.fragments)
