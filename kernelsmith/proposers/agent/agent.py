@@ -233,7 +233,7 @@ def first_words(agent: Agent, choice: Choice, view: View) -> SessionStart:
             settings.thinking,
             settings.effort,
         ),
-        opening=opening.encode(),
+        opening=fragments.user_text(opening),
         facts={
             "max_tokens": settings.max_tokens,
             "thinking": settings.thinking,

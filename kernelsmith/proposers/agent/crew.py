@@ -152,7 +152,6 @@ class Crew:
         )
         if end is None:
             return None
-        await self._append(end)
         return self._note_end(end, tools.answered)
 
     def _note_end(self, end: SessionEnd, answered: int) -> bool:
