@@ -1,8 +1,10 @@
 """Consoles, JSON documents and how numbers are shown to people."""
 
 import json
+import re
 import shlex
 import sys
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,19 +14,58 @@ from kernelsmith.model import Gain
 if TYPE_CHECKING:
     from rich.console import Console
 
+# Controls, formats (bidi, zero width, tags), surrogates, private use, line and paragraph marks.
+_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp"))
+# Letters and marks that show nothing all the same (Unicode's Default_Ignorable_Code_Point).
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0000-\U000e0fff]"
+)
+
 
 def out() -> "Console":
     """The console of results: stdout."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=True)
+    return Console(highlight=False, soft_wrap=True, emoji=False)
 
 
 def err() -> "Console":
     """The console of progress: stderr."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+
+
+def say(console: "Console", line: str = "", style: str = "") -> None:
+    """Prints one line, whoever wrote what is in it: no markup, nothing that a terminal obeys."""
+    console.print(visible(line), style=style, markup=False)
+
+
+def say_all(console: "Console", label: str, text: str, style: str = "") -> None:
+    """Prints a text of any number of lines; the lines after the first stand under its first, so
+    that none of them can pass for a line of ours."""
+    for line in text.removesuffix("\n").split("\n"):
+        say(console, (label + line).rstrip(" "), style)
+        label = " " * len(label)
+
+
+def visible(line: str) -> str:
+    """``line`` with every character that a terminal obeys or does not show (control characters,
+    escape sequences, bidi controls, zero-width characters, lone surrogates, line ends) written as
+    an escape; tabs stay."""
+    return "".join(
+        _escaped(each) if unicodedata.category(each) in _HIDDEN or _BLANK.match(each) else each
+        for each in line
+    )
+
+
+def _escaped(character: str) -> str:
+    if character == "\t":
+        return character
+    code = ord(character)
+    form = "\\x{:02x}" if code < 0x100 else "\\u{:04x}" if code < 0x10000 else "\\U{:08x}"
+    return form.format(code)
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:

@@ -17,7 +17,7 @@ NEWEST = 20
 
 def runs(db: options.Database = None, as_json: options.AsJson = False) -> None:
     """All runs, newest first."""
-    from kernelsmith.cli.standing import row, run_fields, state_of
+    from kernelsmith.cli.standing import agent_line, row, run_fields, state_of
     from kernelsmith.lineage import queries, standings
 
     with opened(db) as connection:
@@ -29,26 +29,29 @@ def runs(db: options.Database = None, as_json: options.AsJson = False) -> None:
     for each in found:
         started = each.started_at[:19].replace("T", " ")
         words = f"{each.id}  {state_of(each)}  {started} UTC  {each.device}  {each.proposer}"
-        console.print(words, style="bold", markup=False)
+        printing.say(console, words, "bold")
         for task in each.tasks:
             name, judged, accepted, incumbent, gain, interval = row(task)
             counts = f"{judged} judged, {accepted} accepted"
-            console.print(f"  {name:<12} {counts:<26} {incumbent:<16}  {gain}  {interval}")
+            printing.say(console, f"  {name:<12} {counts:<26} {incumbent:<16}  {gain}  {interval}")
+        if each.agent is not None:
+            printing.say(console, f"  {'agent':<12} {agent_line(each.agent)}")
     if not found:
-        console.print("no runs yet: kernelsmith run TASK")
+        printing.say(console, "no runs yet: kernelsmith run TASK")
 
 
 def show(
     name: Annotated[
-        str, typer.Argument(metavar="ID", help="Run or candidate id, its beginning, or `latest`.")
+        str,
+        typer.Argument(metavar="ID", help="Run, candidate or session, its beginning, or `latest`."),
     ],
     run_id: Annotated[
-        str | None, typer.Option("--run", help="The candidate as it is in this run.")
+        str | None, typer.Option("--run", help="The candidate or session as it is in this run.")
     ] = None,
     db: options.Database = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """A candidate with its evidence, or a run."""
+    """A candidate with its evidence, a conversation with a model, or a run."""
     from kernelsmith.cli import verdicts
     from kernelsmith.lineage import queries
     from kernelsmith.lineage.verdicts import candidate_record
@@ -58,6 +61,9 @@ def show(
             _show_run(connection, queries.find_run(connection, name), db, as_json)
             return
         within = None if run_id is None else queries.find_run(connection, run_id)
+        if _is_session(connection, name):
+            _show_session(connection, *queries.find_session(connection, name, within), db, as_json)
+            return
         found = candidate_record(connection, queries.find_candidate(connection, name, within))
     if as_json:
         printing.document("verdict", verdicts.record_fields(found))
@@ -92,8 +98,8 @@ def diff(
         old = queries.load_candidate(connection, others[0])
     lines = list(
         difflib.unified_diff(
-            old.source.splitlines(),
-            new.source.splitlines(),
+            _lines(old.source),
+            _lines(new.source),
             f"{old.id} ({old.author})",
             f"{new.id} ({new.author})",
             lineterm="",
@@ -105,9 +111,9 @@ def diff(
         return
     console = printing.out()
     for line in lines:
-        console.print(line, style=_colour(line), markup=False)
+        printing.say(console, line, _colour(line))
     if not lines:
-        console.print(f"{new.id} and {old.id} are the same source", markup=False)
+        printing.say(console, f"{new.id} and {old.id} are the same source")
 
 
 @contextmanager
@@ -139,7 +145,7 @@ def _is_run(connection: Any, name: str) -> bool:
 
 
 def _show_run(connection: Any, run_id: str, db: Path | None, as_json: bool) -> None:
-    from kernelsmith.cli.standing import run_fields, summary
+    from kernelsmith.cli.standing import run_fields, show_sessions, summary
     from kernelsmith.lineage import queries, standings, verdicts
 
     standing = standings.run_standing(connection, run_id)
@@ -154,12 +160,54 @@ def _show_run(connection: Any, run_id: str, db: Path | None, as_json: bool) -> N
         return
     summary(standing, db)
     console = printing.out()
+    if standing.agent is not None:
+        show_sessions(console, standing.agent)
     if newest:
-        console.print(f"\nnewest {len(newest)} candidates")
+        printing.say(console)
+        printing.say(console, f"newest {len(newest)} candidates")
     for each in newest:
         status = each["status"] or ("seed" if each["author"] == "seed" else "waiting")
         words = f"{each['id']}  {each['task']:<12} {status:<14} {each['message'] or ''}"
-        console.print(f"  {words.rstrip()}", markup=False)
+        printing.say(console, f"  {words.rstrip()}")
+
+
+def _is_session(connection: Any, name: str) -> bool:
+    """Whether ``name`` means a conversation: ours begin with "s", which no other id does; a
+    foreign client's may be any word that begins no candidate's id."""
+    from kernelsmith.lineage import queries
+
+    if name.startswith("s"):
+        return True
+    foreign = queries.session_names(connection, name)
+    return bool(foreign) and not queries.candidate_ids(connection, name)
+
+
+def _show_session(
+    connection: Any, session_id: str, run_id: str, db: Path | None, as_json: bool
+) -> None:
+    from kernelsmith.cli.conversations import session_fields
+    from kernelsmith.cli.transcript import show_session
+    from kernelsmith.lineage import conversations, queries, spending
+
+    is_known = run_id in queries.run_ids(connection, run_id)
+    options = queries.run_row(connection, run_id)["options"] if is_known else {}
+    prices = spending.prices_of(options)
+    fields = session_fields(
+        conversations.session(connection, session_id, run_id),
+        spending.brief(connection, run_id, session_id, prices),
+        prices=prices,
+        submitted=spending.submissions(connection, session_id),
+        rehearsal=bool(options.get("agent", {}).get("rehearsal")),
+    )
+    if as_json:
+        printing.document("session", fields)
+    else:
+        show_session(fields, db)
+
+
+def _lines(source: str) -> list[str]:
+    """Lines of a source. ``splitlines`` would end one at a form feed and hide it."""
+    return source.removesuffix("\n").split("\n")
 
 
 def _colour(line: str) -> str:

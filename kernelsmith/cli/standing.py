@@ -4,9 +4,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelsmith.cli import printing
+from kernelsmith.cli.conversations import brief_fields, usage_fields
+from kernelsmith.cli.transcript import REHEARSAL, dollars, end_words
 from kernelsmith.processes import is_alive
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from kernelsmith.lineage.spending import AgentStanding
     from kernelsmith.lineage.standings import RunStanding, TaskStanding
 
 
@@ -31,6 +36,20 @@ def run_fields(run: "RunStanding") -> dict[str, Any]:
         "elapsed_s": run.elapsed_s,
         "reason": run.last_payload.get("reason") or run.last_payload.get("error"),
         "tasks": [_task_fields(task) for task in run.tasks],
+        "agent": None if run.agent is None else _agent_fields(run.agent),
+    }
+
+
+def _agent_fields(agent: "AgentStanding") -> dict[str, Any]:
+    return {
+        "model": agent.model,
+        "rehearsal": agent.rehearsal,
+        "budget_usd": agent.budget_usd,
+        "budget_tokens": agent.budget_tokens,
+        "calls": agent.calls,
+        "usage": usage_fields(agent.usage),
+        "cost_usd": agent.cost_usd,
+        "sessions": [brief_fields(each) for each in agent.sessions],
     }
 
 
@@ -56,18 +75,20 @@ def summary(run: "RunStanding", db: Path | None = None) -> None:
     the user named it as an option and must again."""
     console = printing.out()
     state = state_of(run)
-    console.print(f"run {run.id}  {state} after {printing.duration(run.elapsed_s)}", markup=False)
+    printing.say(console, f"run {run.id}  {state} after {printing.duration(run.elapsed_s)}")
     header = ("task", "judged", "accepted", "incumbent", "gain over seed", "96 % interval")
     for line in printing.aligned([header, *(row(task) for task in run.tasks)], (1, 2, 4)):
-        console.print(line, markup=False)
+        printing.say(console, line)
     for task in run.tasks:
-        console.print(f"{task.task}: {task_line(task, run.device)}", markup=False)
+        printing.say(console, f"{task.task}: {task_line(task, run.device)}")
+    if run.agent is not None:
+        printing.say(console, f"agent: {agent_line(run.agent)}")
     lines = next_commands(run, state)
     where = printing.named_database(db)
     if lines:
-        console.print("next:")
+        printing.say(console, "next:")
     for line in lines:
-        console.print(f"  {line}{where}", markup=False)
+        printing.say(console, f"  {line}{where}")
 
 
 def row(task: "TaskStanding") -> tuple[str, ...]:
@@ -101,6 +122,41 @@ def task_line(task: "TaskStanding", device: str) -> str:
         if count:
             parts.append(f"{count} {words}")
     return "; ".join(parts)
+
+
+def agent_line(agent: "AgentStanding") -> str:
+    """What the conversations of a run came to, in one line; of a rehearsal, that it is one."""
+    limit = "" if agent.budget_usd is None else f" of ${agent.budget_usd:,.2f}"
+    parts = [
+        f"{len(agent.sessions)} sessions with {agent.model}, {agent.calls} calls",
+        f"{agent.usage.tokens:,} tokens",
+        f"{dollars(agent.cost_usd)}{limit}",
+    ]
+    label = f"  ({REHEARSAL})" if agent.rehearsal else ""
+    return ", ".join(parts) + label
+
+
+def show_sessions(console: "Console", agent: "AgentStanding") -> None:
+    """The table of a run's conversations."""
+    if not agent.sessions:
+        return
+    header = ("session", "task", "turns", "submitted", "accepted", "tokens", "spend", "end")
+    rows = [
+        (
+            each.id,
+            each.task,
+            str(each.turns),
+            str(each.submissions),
+            str(each.accepted),
+            f"{each.usage.tokens:,}",
+            dollars(each.cost_usd),
+            end_words(brief_fields(each)),
+        )
+        for each in agent.sessions
+    ]
+    printing.say(console)
+    for line in printing.aligned([header, *rows], (2, 3, 4, 5, 6)):
+        printing.say(console, line)
 
 
 def next_commands(run: "RunStanding", state: str) -> list[str]:

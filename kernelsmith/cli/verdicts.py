@@ -61,6 +61,7 @@ def record_fields(found: "CandidateRecord") -> dict[str, Any]:
         "author": candidate.author,
         "changes": list(candidate.changes),
         "note": candidate.note,
+        "origin": candidate.origin or None,
         "proposed_at": found.proposed_at,
         "judged_at": found.judged_at,
         "seconds": found.seconds,
@@ -76,28 +77,32 @@ def show_record(found: "CandidateRecord", db: Path | None) -> None:
     """A candidate's record for people. ``db``: the file, if the user named it as an option."""
     console = printing.out()
     candidate = found.candidate
-    console.print(f"candidate  {candidate.id}", markup=False)
-    console.print(f"task       {candidate.task}", markup=False)
-    console.print(f"run        {found.run_id}", markup=False)
-    by = f"{candidate.author}, {found.proposed_at}"
-    console.print(f"author     {by}", markup=False)
+    where = printing.named_database(db)
+    printing.say(console, f"candidate  {candidate.id}")
+    printing.say(console, f"task       {candidate.task}")
+    printing.say(console, f"run        {found.run_id}")
+    printing.say(console, f"author     {candidate.author}, {found.proposed_at}")
     for name, _ in found.parents:
-        console.print(f"parent     {name}", markup=False)
+        printing.say(console, f"parent     {name}")
+    if candidate.origin:
+        session_id = candidate.origin.partition("/")[0]
+        printing.say(console, f"session    {session_id} (kernelsmith show {session_id}{where})")
     if candidate.changes:
-        console.print(f"changes    {', '.join(candidate.changes)}", markup=False)
+        printing.say(console, f"changes    {', '.join(candidate.changes)}")
     if candidate.note:
-        console.print(f"note       {candidate.note}", markup=False)
+        printing.say_all(console, "note       ", candidate.note)
     if found.verdict is None:
-        console.print(f"verdict    {_unjudged(found)}", markup=False)
+        printing.say(console, f"verdict    {_unjudged(found)}")
         return
     show_verdict(found.verdict)
     if found.final is not None:
         holds, gain = found.final
         words = "" if holds else ", which does not hold: an ancestor stands"
-        console.print(f"\nagainst the seed: {printing.gain_line(gain)}{words}", markup=False)
+        printing.say(console)
+        printing.say(console, f"against the seed: {printing.gain_line(gain)}{words}")
         _show_cases(console, gain)
-    where = printing.named_database(db)
-    console.print(f"\n  kernelsmith diff {candidate.id}{where}", markup=False)
+    printing.say(console)
+    printing.say(console, f"  kernelsmith diff {candidate.id}{where}")
 
 
 def show_verdict(verdict: Verdict) -> None:
@@ -105,38 +110,34 @@ def show_verdict(verdict: Verdict) -> None:
     console = printing.out()
     words = printing.status_words(verdict.status, str(verdict.device.get("device", "?")))
     seconds = sum(check.seconds for check in verdict.checks)
-    console.print(
-        f"verdict    {words}, {seconds:.1f} s, epoch {verdict.epoch}",
-        style="bold green" if verdict.accepted else "bold red",
-        markup=False,
-    )
+    style = "bold green" if verdict.accepted else "bold red"
+    printing.say(console, f"verdict    {words}, {seconds:.1f} s, epoch {verdict.epoch}", style)
     for check in verdict.checks:
         _show_check(console, check)
     if verdict.unchecked:
-        console.print(f"unchecked  {', '.join(verdict.unchecked)}", style="yellow", markup=False)
+        printing.say(console, f"unchecked  {', '.join(verdict.unchecked)}", "yellow")
     if verdict.gain is not None:
-        console.print(
-            f"\nagainst {verdict.gain.against}: {printing.gain_line(verdict.gain)}", markup=False
-        )
+        printing.say(console)
+        printing.say(console, f"against {verdict.gain.against}: {printing.gain_line(verdict.gain)}")
         _show_cases(console, verdict.gain)
 
 
 def _show_check(console: "Console", check: CheckResult) -> None:
     mark, colour = MARKS[check.status]
-    console.print(f"  {mark} {check.name:<15} {check.seconds:7.2f} s", style=colour, markup=False)
+    printing.say(console, f"  {mark} {check.name:<15} {check.seconds:7.2f} s", colour)
     if check.message:
-        console.print(f"      {check.message}", markup=False)
+        printing.say_all(console, "      ", check.message)
     for key, value in check.evidence.items():
         text = json.dumps(value, ensure_ascii=False, default=str)
         limit = EVIDENCE_CHARACTERS[check.status]
         if len(text) > limit:
             text = f"{text[:limit]} … (all of it with --json)"
-        console.print(f"      {key}: {text}", style="dim", markup=False)
+        printing.say(console, f"      {key}: {text}", "dim")
 
 
 def _show_cases(console: "Console", gain: Gain) -> None:
     for case in gain.cases:
-        console.print(f"  {printing.times(case.gain):>8}  {case.path:<6} {case.case}", markup=False)
+        printing.say(console, f"  {printing.times(case.gain):>8}  {case.path:<6} {case.case}")
 
 
 def _unjudged(found: "CandidateRecord") -> str:

@@ -29,10 +29,8 @@ from kernelsmith.model import (
 )
 
 MAX_REMEMBERED_BYTES = 64 << 20
-_CREDENTIAL = re.compile(
-    r"auth(?!or)|api[-_]?key|cookie|secret|credential|passw|[-_]token$|^token$", re.IGNORECASE
-)
-_KEY = re.compile(r"^bearer\s|sk-ant-", re.IGNORECASE)
+_CREDENTIAL = re.compile(r"auth|api[-_]?key|cookie|secret|credential|passw", re.IGNORECASE)
+_KEY = re.compile(r"^bearer\s|\bsk-ant-[a-z0-9_-]{12,}", re.IGNORECASE)
 
 
 def require_no_credentials(sent: CallSent) -> None:

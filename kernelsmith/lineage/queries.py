@@ -6,7 +6,7 @@ Every query here is answered by an index; ``benchmarks/lineage_scale.py`` times 
 import json
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, func, select
 from sqlalchemy.orm import aliased
 
 from kernelsmith.errors import InputError
@@ -14,9 +14,11 @@ from kernelsmith.lineage.histories import candidate_of
 from kernelsmith.lineage.models import (
     Blob,
     CandidateRow,
+    ModelCall,
     Parent,
     Run,
     RunTask,
+    SessionRow,
     Submission,
 )
 from kernelsmith.model import Candidate
@@ -74,6 +76,38 @@ def find_candidate(connection: Connection, prefix: str, run_id: str | None = Non
     by_id = {row.id: row.record for row in rows}
     hint = "`kernelsmith show RUN` lists a run's candidates"
     return str(by_id[_only(sorted(by_id), prefix, "candidate", hint)])
+
+
+def session_names(connection: Connection, prefix: str) -> list[tuple[str, str]]:
+    """(session, run) of conversations whose id begins with ``prefix``, as they began; a foreign
+    client's may occur in several runs."""
+    own = connection.execute(
+        select(SessionRow.id, SessionRow.run_id, SessionRow.step).where(
+            *_starts(SessionRow.id, prefix)
+        )
+    )
+    called = connection.execute(
+        select(ModelCall.session_id, ModelCall.run_id, func.min(ModelCall.step))
+        .where(ModelCall.session_id >= prefix, ModelCall.session_id < prefix + "\U0010ffff")
+        .group_by(ModelCall.session_id, ModelCall.run_id)
+    )
+    began = {(row[0], row[1]): row[2] for row in (*called, *own)}
+    return sorted(began, key=lambda name: began[name])
+
+
+def find_session(connection: Connection, prefix: str, run_id: str | None = None) -> tuple[str, str]:
+    """(session, run) of the one conversation that ``prefix`` names; where several runs hold it,
+    the newest, unless ``run_id`` names one.
+
+    Raises:
+        InputError: none, or several.
+    """
+    found = session_names(connection, prefix)
+    within = {name: run for name, run in found if run_id in (None, run)}
+    exact = [prefix] if prefix in within else sorted(within)
+    hint = "`kernelsmith show RUN` lists a run's sessions"
+    name = _only(exact, prefix, "session", hint)
+    return name, within[name]
 
 
 def load_candidate(connection: Connection, record: str) -> Candidate:

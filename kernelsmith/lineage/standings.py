@@ -11,6 +11,7 @@ from kernelsmith.lineage.histories import gain_of, last_of
 from kernelsmith.lineage.models import CandidateRow, Event, Retiming, RunTask, VerdictRow
 from kernelsmith.lineage.past import Before, TaskBefore
 from kernelsmith.lineage.queries import run_row
+from kernelsmith.lineage.spending import AgentStanding, agent_standing
 from kernelsmith.model import Gain
 
 LIFE = ("started", "resumed", "interrupted", "failed", "finished")
@@ -40,7 +41,7 @@ class TaskStanding:
 class RunStanding:
     """A run as it stands. ``last``: its latest of ``LIFE``; ``began``: of its latest start or
     resume, who ran it (``process``) and its limits;
-    ``elapsed_s``: active time."""
+    ``elapsed_s``: active time; ``agent`` None: it has none."""
 
     id: str
     started_at: str
@@ -52,6 +53,7 @@ class RunStanding:
     elapsed_s: float
     stop_requested: bool
     tasks: tuple[TaskStanding, ...]
+    agent: AgentStanding | None = None
 
 
 def run_standing(connection: Connection, run_id: str) -> RunStanding:
@@ -74,6 +76,7 @@ def run_standing(connection: Connection, run_id: str) -> RunStanding:
         elapsed_s=_elapsed_s(connection, run_id),
         stop_requested=_stop_requested(connection, run_id),
         tasks=tuple(_task(connection, run_id, task, seed) for task, seed in row["seeds"].items()),
+        agent=agent_standing(connection, run_id, row["options"], began[0]),
     )
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from sqlalchemy import Connection, Table, select
 
 from kernelsmith.errors import DatabaseError, InputError
-from kernelsmith.lineage import records
-from kernelsmith.lineage.models import Base, Blob, CandidateRow, Parent, Step
+from kernelsmith.lineage import conversations, manifests, records
+from kernelsmith.lineage.models import Base, Blob, CandidateRow, ModelCall, Parent, Step
 from kernelsmith.lineage.writers import candidate_record
 
 
@@ -46,7 +46,8 @@ class Report:
 
 
 def verify(connection: Connection, noted_head: str | None = None) -> Report:
-    """Checks the chain of steps, every row against its step, and every blob and record hash.
+    """Checks the chain of steps, every row against its step, and every blob, record and request
+    hash.
 
     Args:
         noted_head: a head that was noted before, or its first digits, 16 or more: one of the
@@ -88,6 +89,7 @@ def verify(connection: Connection, noted_head: str | None = None) -> Report:
             count += rows
     findings += _check_blobs(connection)
     findings += _check_records(connection)
+    findings += _check_requests(connection)
     return Report(steps=steps, rows=count, head=head, findings=tuple(findings))
 
 
@@ -133,3 +135,22 @@ def _check_records(connection: Connection) -> Iterator[Finding]:
         if candidate_record(values, parents.get(record, [])) != record:
             problem = "its record is not the hash of its row and its parents' records"
             yield Finding(table="candidates", key=(record,), problem=problem)
+
+
+def _check_requests(connection: Connection) -> Iterator[Finding]:
+    """The pieces of every request must make up the bytes that were sent."""
+    rows = connection.execute(
+        select(
+            ModelCall.id, ModelCall.session_id, ModelCall.manifest, ModelCall.request_sha256
+        ).order_by(ModelCall.session_id, ModelCall.step)
+    )
+    session_id, blob = None, conversations.blobs(connection)
+    for row in rows:
+        if row.session_id != session_id:  # blobs are shared within a session: read them once
+            session_id, blob = row.session_id, conversations.blobs(connection)
+        try:
+            segments = [(name, start, stop) for name, start, stop in json.loads(row.manifest)]
+            manifests.reassemble(segments, row.request_sha256, row.id, blob)
+        except (DatabaseError, ValueError, TypeError):
+            problem = "its request's pieces do not have its hash"
+            yield Finding(table="model_calls", key=(row.id,), problem=problem)
