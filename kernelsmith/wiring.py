@@ -197,7 +197,7 @@ def _proposer(parts: ProposerParts) -> Iterator[Proposer]:
             return
         from kernelsmith.proposers.mixed import Mixed
 
-        yield Mixed(Search(parts.seed), agent)
+        yield Mixed(Search(parts.seed), agent, parts.tasks)
 
 
 @contextmanager

@@ -5,19 +5,19 @@ the desk; the run's main thread serves it inside ``choose``, since the gate runs
 """
 
 import asyncio
-import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kernelsmith.errors import InfrastructureError, StorageError
-from kernelsmith.model import AgentSettings, Candidate, SessionRecord, SessionStart, Task, Usage
+from kernelsmith.model import AgentSettings, Candidate, SessionRecord, Task, Usage
 from kernelsmith.ports import Journal, Judge, Judged
 from kernelsmith.proposers.agent.budget import Budget
-from kernelsmith.proposers.agent.crew import Crew, Fittings
-from kernelsmith.proposers.agent.desk import Desk, View, Waiting
-from kernelsmith.proposers.agent.population import Choice, Population
+from kernelsmith.proposers.agent.crew import Crew
+from kernelsmith.proposers.agent.desk import Desk, Waiting
+from kernelsmith.proposers.agent.fittings import Fittings, Origin, real
+from kernelsmith.proposers.agent.population import Population
 
 SWEEP = 8  # looks served at most in a ``choose`` that is not to wait
 FAILED_LOOKS_IN_A_ROW = 2
@@ -44,7 +44,7 @@ class Agent:
         normal_hash: Callable[[str], str],
         spent: Sequence[tuple[str, Usage]] = (),
         sessions: Sequence[SessionRecord] = (),
-        fittings: Callable[["Agent"], Fittings] | None = None,
+        fittings: Callable[[Desk], Fittings] | None = None,
     ) -> None:
         """``base_url``: the proxy's, up to the run; a session's id is added to it. ``spent`` and
         ``sessions``: what is on record of a resumed run. ``fittings``: other conversations than
@@ -53,21 +53,26 @@ class Agent:
         Raises:
             InputError: dollars are limited and the model has no price.
         """
-        self.settings, self.run_id = settings, run_id
-        self.base_url, self.api_key, self.device_facts = base_url, api_key, device_facts
-        self.normal_hash = normal_hash
         self._judges = judges
         self._sessions = [record for record in sessions if record.start is not None]
         self._budget = Budget(settings, spent)
         self._population = Population(run_id=run_id, settings=settings)
-        self.desk = Desk(tasks, seeds, normal_hash, self._population.note_judged)
+        self._desk = Desk(tasks, seeds, normal_hash, self._population.note_judged)
+        origin = Origin(
+            settings=settings,
+            run_id=run_id,
+            base_url=base_url,
+            api_key=api_key,
+            device_facts=device_facts,
+            normal_hash=normal_hash,
+        )
         self._crew = Crew(
             settings=settings,
-            desk=self.desk,
+            desk=self._desk,
             budget=self._budget,
             population=self._population,
             journal=journal,
-            fittings=(fittings or _real_fittings)(self),
+            fittings=fittings(self._desk) if fittings else real(origin, self._desk),
             unfinished=[record for record in self._sessions if record.end is None],
         )
         self._failed_looks = 0
@@ -85,13 +90,13 @@ class Agent:
         Raises:
             KernelsmithError: what ended the sessions; a look that failed twice in a row.
         """
-        self.desk.publish(histories)
+        self._desk.publish(histories)
         self._start(histories)
         return self._serve(tuple(histories), wait_s)
 
     def propose(self, task: Task, history: Sequence[Judged]) -> Candidate | None:
         """The submission that ``choose`` told of; None: no session will propose any more."""
-        while (candidate := self.desk.take(task.name)) is None:
+        while (candidate := self._desk.take(task.name)) is None:
             if not self._has_work(task.name):
                 return None
             self._serve((task.name,), WAIT_S, only=task.name)
@@ -109,7 +114,7 @@ class Agent:
 
     def queued(self) -> int:
         """How many sessions wait for the gate."""
-        return self.desk.queued()
+        return self._desk.queued()
 
     def close(self) -> None:
         """Cancels every session; calls in flight are cut off. They go on when the run does."""
@@ -144,7 +149,7 @@ class Agent:
         finally:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
-            self.desk.wake()
+            self._desk.wake()
 
     def _serve(self, tasks: Sequence[str], wait_s: float, only: str = "") -> str | None:
         until_s = time.monotonic() + wait_s
@@ -154,7 +159,7 @@ class Agent:
             late = time.monotonic() >= until_s
             if late and served >= (SWEEP if wait_s == 0 else 1):
                 return None
-            waiting = self.desk.next(until_s, lambda: self._is_over(tasks), only)
+            waiting = self._desk.next(until_s, lambda: self._is_over(tasks), only)
             if waiting is None:
                 break
             if waiting.kind is None:
@@ -173,7 +178,7 @@ class Agent:
 
     def _look(self, waiting: Waiting) -> None:
         """A look that is cut short by a signal is not answered: its session goes on on resume."""
-        incumbent = self.desk.view(waiting.task).incumbent
+        incumbent = self._desk.view(waiting.task).incumbent
         assert waiting.kind is not None
         try:
             look = self._judges[waiting.task].look(waiting.candidate, incumbent, waiting.kind)
@@ -183,61 +188,7 @@ class Agent:
             self._failed_looks += 1
             if self._failed_looks >= FAILED_LOOKS_IN_A_ROW:
                 raise
-            self.desk.answer(waiting, error)
+            self._desk.answer(waiting, error)
         else:
             self._failed_looks = 0
-            self.desk.answer(waiting, look)
-
-
-def _real_fittings(agent: Agent) -> Fittings:
-    """The model's conversations over HTTP, with the gate's tools."""
-    from kernelsmith.proposers.agent.client import Caller
-    from kernelsmith.proposers.agent.talk import converse
-    from kernelsmith.proposers.agent.tools import Toolbox
-
-    def begin(choice: Choice, view: View) -> SessionStart:
-        return first_words(agent, choice, view)
-
-    return Fittings(
-        begin=begin,
-        toolbox=lambda task, session_id, parent: Toolbox(
-            task, session_id, parent, agent.desk, agent.normal_hash
-        ),
-        caller=lambda: Caller(agent.base_url, agent.api_key),
-        converse=converse,
-    )
-
-
-def first_words(agent: Agent, choice: Choice, view: View) -> SessionStart:
-    """A session's start: its prompts, built once and recorded for good."""
-    from kernelsmith.proposers.agent import prompts
-    from kernelsmith.proposers.agent.tools import TOOLS_JSON
-    from kernelsmith.wire import fragments
-
-    settings = agent.settings
-    system, prompt_hash = prompts.system(view.task, dict(agent.device_facts), settings)
-    opening = prompts.opening(view.task, choice.parent, view, choice.ordinal)
-    return SessionStart(
-        id="s" + secrets.token_hex(6)[1:],
-        run_id=agent.run_id,
-        task=choice.task,
-        ordinal=choice.ordinal,
-        parent=choice.parent.id,
-        model=settings.model,
-        prompt=prompt_hash,
-        prefix=fragments.prefix(
-            settings.model,
-            settings.max_tokens,
-            system,
-            TOOLS_JSON,
-            settings.thinking,
-            settings.effort,
-        ),
-        opening=fragments.user_text(opening),
-        facts={
-            "max_tokens": settings.max_tokens,
-            "thinking": settings.thinking,
-            "effort": settings.effort,
-            "rehearsal": settings.rehearsal,
-        },
-    )
+            self._desk.answer(waiting, look)

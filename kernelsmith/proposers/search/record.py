@@ -9,6 +9,7 @@ from kernelsmith.ports import Judged
 from kernelsmith.proposers.search.genome import Genome, Knob, from_text
 
 _SOUND = ("ACCEPTED", "NOT_FASTER", "REGRESSES")
+_UNTOLD = ("DUPLICATE", "UNJUDGED")  # no verdict: nothing is learned of the settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +53,15 @@ class Record:
     steps: tuple[Step, ...] = ()
 
     @property
-    def best(self) -> Entry:
-        accepted = [e for e in self.entries if e.status == "ACCEPTED"]
-        return max(accepted, key=lambda e: e.gain)
+    def best_by_base(self) -> list[Entry]:
+        """The best accepted candidate of each base, the best of all first."""
+        best: dict[str, Entry] = {}
+        for entry in self.entries:
+            if entry.status == "ACCEPTED" and (
+                entry.base not in best or entry.gain > best[entry.base].gain
+            ):
+                best[entry.base] = entry
+        return sorted(best.values(), key=lambda entry: -entry.gain)
 
     def tried(self, base: str, settings: Genome) -> bool:
         """Whether a judged candidate of ``base`` was one of its parents plus ``settings``."""
@@ -128,7 +135,7 @@ def _blame(
     banned: set[tuple[str, str, str]] = set()
     suspect: dict[tuple[str, str, str], int] = {}
     for entry in entries:
-        if entry.status in _SOUND:
+        if entry.status in _SOUND or entry.status in _UNTOLD:
             continue
         keys = {setting_key(k, v) for k, v in entry.genome.items()} - sound
         if len(keys) == 1:

@@ -1,7 +1,7 @@
 """The proposer: opening first, then exploration, never the same program twice."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kernelsmith.model import Candidate, Task, candidate_id
 from kernelsmith.ports import Judged
@@ -32,6 +32,17 @@ class Search:
         self._hashes: dict[str, str] = {}
         self._read: dict[str, tuple[Program, tuple[Site, ...]] | None] = {}
 
+    def choose(self, histories: Mapping[str, Sequence[Judged]], wait_s: float) -> str | None:
+        """The first that is offered; it never waits."""
+        return next(iter(histories), None)
+
+    def standing(self) -> str:
+        """Nothing is spent and nothing is under way between two proposals."""
+        return ""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
     def propose(self, task: Task, history: Sequence[Judged]) -> Candidate | None:
         """The next candidate, or None when nothing new comes up.
 
@@ -42,13 +53,21 @@ class Search:
         record = read_history(task, history)
         seen = {self._hash(task.seed_source)}
         seen |= {self._hash(judged.candidate.source) for judged in history}
-        base = record.best.base
+        for best in record.best_by_base:
+            candidate = self._of_base(task, record, best, seen)
+            if candidate is not None:
+                return candidate
+        return None
+
+    def _of_base(self, task: Task, record: Record, best: Entry, seen: set[str]) -> Candidate | None:
+        """A new candidate of the source that ``best`` is a rewrite of."""
+        base = best.base
         found = self._sites(task, record.bases[base])
         if found is None:
             return None
         program, all_sites = found
         default = {(s.name, k): v for s in all_sites for k, v in s.default.items()}
-        for note, parents, raw in self._proposals(task, record, base, all_sites):
+        for note, parents, raw in self._proposals(task, record, best, all_sites):
             genome = simplified(raw, default)
             if record.has(base, genome):
                 continue
@@ -67,9 +86,9 @@ class Search:
         return None
 
     def _proposals(
-        self, task: Task, record: Record, base: str, all_sites: tuple[Site, ...]
+        self, task: Task, record: Record, best: Entry, all_sites: tuple[Site, ...]
     ) -> Iterator[Proposal]:
-        best = record.best
+        base = best.base
         counts = _row_counts(task)
         for note, settings in opening.items(all_sites, counts, task.device, task.entries):
             keys = {setting_key(k, v) for k, v in settings.items()}

@@ -1,0 +1,87 @@
+"""What stands between a conversation and the parts it uses: it watches, and changes little."""
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelsmith.errors import InfrastructureError, StorageError
+from kernelsmith.model import JournalEntry, ToolDone, Usage
+from kernelsmith.ports import Journal
+from kernelsmith.proposers.agent.budget import Budget, Ticket
+from kernelsmith.proposers.agent.desk import Desk
+from kernelsmith.proposers.agent.seams import Toolbox, ToolReply
+
+
+@dataclass(slots=True, kw_only=True)
+class Ledger:
+    """The journal, and what is on its way into it: the event loop must not end before."""
+
+    journal: Journal
+    _due: "set[Future[str]]" = field(default_factory=set)
+
+    def append(self, entry: JournalEntry) -> "Future[str]":
+        """As the journal's own."""
+        future = self.journal.append(entry)
+        self._due.add(future)
+        future.add_done_callback(self._due.discard)
+        return future
+
+    async def drained(self) -> None:
+        """Returns when all is on the disk, or has failed; whoever appended it is told."""
+        due = [asyncio.wrap_future(future) for future in list(self._due)]
+        await asyncio.gather(*due, return_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excuse:
+    """The reply where the machine failed and no tool is to blame."""
+
+    text: str
+    facts: Mapping[str, Any]
+    is_error: bool = True
+    finished: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class WatchedTools:
+    """A session's tools, counted; a look that the machine failed becomes a reply."""
+
+    tools: Toolbox
+    answered: int
+
+    async def run(self, tool_use_id: str, name: str, tool_input: Mapping[str, Any]) -> ToolReply:
+        """As the tools' own."""
+        try:
+            reply = await self.tools.run(tool_use_id, name, tool_input)
+        except StorageError:
+            raise
+        except InfrastructureError as error:
+            text = f"The machine failed, not your candidate: {error.message}. Try again."
+            reply = Excuse(text=text, facts={"failed": error.message})
+        self.answered += 1
+        return reply
+
+    def replay(self, name: str, tool_input: Mapping[str, Any], done: ToolDone) -> None:
+        """As the tools' own."""
+        self.tools.replay(name, tool_input, done)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purse:
+    """The run's budget, closed where a session's task is no longer worked on."""
+
+    budget: Budget
+    desk: Desk
+    task: str
+
+    async def admit(self, prompt_bytes: int, max_tokens: int) -> Ticket | None:
+        """As the budget's own; None where the task was withdrawn, too."""
+        if self.task not in self.desk.offered():
+            return None
+        return await self.budget.admit(prompt_bytes, max_tokens)
+
+    def settle(self, ticket: Ticket, usage: Usage | None) -> None:
+        """As the budget's own."""
+        self.budget.settle(ticket, usage)
