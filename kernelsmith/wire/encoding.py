@@ -8,23 +8,23 @@ ACCEPTED = "gzip, deflate, zstd"
 DECODED_MAX_BYTES = 256 << 20
 
 
-def decode_body(body: bytes, encoding: str) -> bytes:
+def decode_body(body: bytes, encoding: str, *, max_bytes: int = DECODED_MAX_BYTES) -> bytes:
     """The body without its content encoding ("", identity, gzip, deflate, zstd, or a list of
     these in the order they were put on). A body that was cut gives what can be read of it:
     whether an answer is whole is told by its content.
 
     Raises:
-        InputError: another encoding; bytes that are not of this encoding; over 256 MiB.
+        InputError: another encoding; bytes that are not of this encoding; ``max_bytes`` or more.
     """
     for name in reversed([one.strip().lower() for one in encoding.split(",")]):
         if name in ("", "identity"):
             continue
         if name in ("gzip", "x-gzip"):
-            body = _inflate(body, zlib.MAX_WBITS | 16, name)
+            body = _inflate(body, zlib.MAX_WBITS | 16, name, max_bytes)
         elif name == "deflate":
-            body = _deflated(body)
+            body = _deflated(body, max_bytes)
         elif name == "zstd":
-            body = _zstd(body)
+            body = _zstd(body, max_bytes)
         else:
             raise InputError(
                 f"content encoding {name!r} is not known", hint=f"known are {ACCEPTED}"
@@ -32,9 +32,8 @@ def decode_body(body: bytes, encoding: str) -> bytes:
     return body
 
 
-def _inflate(body: bytes, wbits: int, name: str) -> bytes:
+def _inflate(body: bytes, wbits: int, name: str, left: int) -> bytes:
     parts: list[bytes] = []
-    left = DECODED_MAX_BYTES
     while body:
         inflater = zlib.decompressobj(wbits)
         try:
@@ -51,19 +50,18 @@ def _inflate(body: bytes, wbits: int, name: str) -> bytes:
     return b"".join(parts)
 
 
-def _deflated(body: bytes) -> bytes:
+def _deflated(body: bytes, left: int) -> bytes:
     """RFC 9110 says zlib's format; some servers send the bare stream."""
     try:
-        return _inflate(body, zlib.MAX_WBITS, "deflate")
+        return _inflate(body, zlib.MAX_WBITS, "deflate", left)
     except InputError:
-        return _inflate(body, -zlib.MAX_WBITS, "deflate")
+        return _inflate(body, -zlib.MAX_WBITS, "deflate", left)
 
 
-def _zstd(body: bytes) -> bytes:
+def _zstd(body: bytes, left: int) -> bytes:
     import zstandard
 
     parts: list[bytes] = []
-    left = DECODED_MAX_BYTES
     try:
         reader = zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True)
         while part := reader.read(min(left, 1 << 20)):
@@ -77,4 +75,4 @@ def _zstd(body: bytes) -> bytes:
 
 
 def _too_long(name: str) -> InputError:
-    return InputError(f"a {name} body of over {DECODED_MAX_BYTES >> 20} MiB once decoded")
+    return InputError(f"a {name} body is too long once decoded")
