@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from kernelsmith.capture import headers, upstream
+from kernelsmith.capture import credentials, headers, upstream
 from kernelsmith.capture.exchange import Exchange, Receive, Send, refuse
 from kernelsmith.capture.headers import Incoming
 from kernelsmith.capture.upstream import Limits
@@ -234,7 +234,7 @@ def _sent(
         turn=sorted_out.turn,
         attempt=sorted_out.attempt,
         method=method,
-        path=headers.scrubbed_target(target.decode("latin-1"), sorted_out.secrets),
+        path=credentials.scrubbed_target(target.decode("latin-1"), sorted_out.secrets),
         headers=sorted_out.recorded,
         dropped=sorted_out.dropped,
         request=body,

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 
-from kernelsmith.capture import facts, headers, upstream
+from kernelsmith.capture import credentials, facts, headers, upstream
 from kernelsmith.capture.upstream import Limits
 from kernelsmith.model import CallAnswered
 
@@ -100,8 +100,10 @@ class Exchange:
 
     def answered(self) -> CallAnswered:
         """What goes on record. The piece that waits counts as delivered: it is on its way."""
-        body = b"".join(self.pieces)
-        stated = facts.stated(self.target, self.status, self.recorded, body)
+        came = b"".join(self.pieces)
+        stated = facts.stated(self.target, self.status, self.recorded, came)
+        body, note = credentials.kept_body(self.status, self.recorded, came, self.secrets)
+        self.error = self.error or note
         return self._answered(body, stated)
 
     async def answered_aside(self) -> CallAnswered:
@@ -118,7 +120,7 @@ class Exchange:
             body=body,
             complete=self.complete,
             delivered_bytes=self.delivered_bytes + (0 if self.left else len(self.held)),
-            error=headers.scrubbed(self.error, self.secrets),
+            error=credentials.scrubbed(self.error, self.secrets),
             first_byte_s=self.first_byte_s,
             seconds=time.monotonic() - self.began_s,
             **stated,
