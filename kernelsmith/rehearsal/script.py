@@ -1,6 +1,6 @@
 """The scripts by name, and how a request finds its reply."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -55,6 +55,18 @@ def script(name: str) -> Script:
     if name not in SCRIPTS:
         raise InputError(f"no script {name!r}", hint=f"scripts: {', '.join((*SCRIPTS, 'zero'))}")
     return SCRIPTS[name]
+
+
+def require_played(tasks: Sequence[str]) -> None:
+    """Refuses tasks that no script knows.
+
+    Raises:
+        InputError: one is not played.
+    """
+    for task in tasks:
+        if task not in variants.VARIANTS:
+            known = " or ".join(variants.VARIANTS)
+            raise InputError(f"the script does not play {task!r}", hint=f"tasks: {known}")
 
 
 def reply_to(played: Script, asked: Asked) -> Reply:
