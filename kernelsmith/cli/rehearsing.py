@@ -2,7 +2,6 @@
 
 import sys
 from decimal import Decimal
-from pathlib import Path
 from typing import Annotated
 
 import typer
