@@ -7,12 +7,17 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from kernelsmith.lineage import queries, standings
+from kernelsmith.lineage import conversations, histories, queries, spending, standings
+from kernelsmith.lineage.journal import open_journal
 from kernelsmith.lineage.store import open_store
 from kernelsmith.lineage.verdicts import accepted, candidate_record, newest
+from tests.lineage import talks
 from tests.loop import fakes
 
-BIG = ("candidates", "verdicts", "checks", "parents", "blobs", "events", "timing_sessions")
+BIG = (
+    *("candidates", "verdicts", "checks", "parents", "blobs", "events", "timing_sessions"),
+    *("sessions", "model_calls", "model_answers", "tool_results", "session_ends", "submissions"),
+)
 
 
 def runs(connection: Any, run_id: str, name: str) -> None:
@@ -36,13 +41,29 @@ def diff(connection: Any, run_id: str, name: str) -> None:
     queries.parent_records(connection, record)
 
 
-@pytest.mark.parametrize("command", [runs, show, show_run, diff])
+def show_session(connection: Any, run_id: str, name: str) -> None:
+    found = queries.find_session(connection, talks.SESSION[:4])
+    conversations.session(connection, *found)
+    spending.brief(connection, run_id, talks.SESSION, {})
+    spending.submissions(connection, talks.SESSION)
+
+
+def resume(connection: Any, run_id: str, name: str) -> None:
+    conversations.sessions(connection, run_id)
+    conversations.usage_of_run(connection, run_id)
+    conversations.kept_request(connection, run_id, talks.SESSION)
+    histories.history(connection, run_id, "toy")
+
+
+@pytest.mark.parametrize("command", [runs, show, show_run, show_session, resume, diff])
 def test_no_query_of_a_command_scans_a_table_that_grows(
     tmp_path: Path, command: Callable[[Any, str, str], None]
 ) -> None:
     store = open_store(tmp_path / "runs.db")
     task = fakes.make_task()
-    run_id = store.append("", "run", fakes.run_payload([task]))
+    journal = open_journal(tmp_path / "runs.db")
+    run_id = talks.record_story(store, journal)
+    journal.close()
     candidate = fakes.make_candidate("# faster\n", parents=(fakes.seed_of(task).id,))
     store.append(run_id, "candidate", {"candidate": candidate, "normal_hash": "0"})
     facts = {"seconds": 1.0, "elapsed_s": 1.0, "gain_vs_seed": 1.05}

@@ -1,0 +1,455 @@
+"""The journal: durable when it says so, one transaction for what waits, a bad entry fails alone."""
+
+import os
+import random
+import resource
+import signal
+import sqlite3
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from pathlib import Path
+
+import pytest
+
+from kernelsmith.errors import (
+    DatabaseError,
+    EvidenceError,
+    InfrastructureError,
+    KernelsmithError,
+    StorageError,
+)
+from kernelsmith.lineage.journal import LineageJournal, open_journal
+from kernelsmith.lineage.store import LineageStore, open_store
+from kernelsmith.lineage.verify import Report, verify
+from kernelsmith.model import JournalEntry
+from tests.lineage import talks
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[LineageStore]:
+    opened = open_store(path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def journal(path: Path, store: LineageStore) -> Iterator[LineageJournal]:
+    opened = open_journal(path)
+    yield opened
+    opened.close()
+
+
+def intact(store: LineageStore) -> Report:
+    with store.database.reading() as connection:
+        report = verify(connection)
+    assert report.findings == ()
+    return report
+
+
+def counted(path: Path, table: str) -> int:
+    plain = sqlite3.connect(path)
+    (count,) = plain.execute(f"SELECT count(*) FROM {table}").fetchone()
+    plain.close()
+    return int(count)
+
+
+# ---------------------------------------------------------------------------- what is recorded
+
+
+def test_a_conversation_comes_back_as_it_was_given(
+    store: LineageStore, journal: LineageJournal
+) -> None:
+    run_id = talks.begin_run(store)
+    start = talks.start(run_id)
+    requests = [talks.body([talks.OPENING]), talks.body([talks.OPENING, b'{"odd":"\xff\x00"}'])]
+    assert journal.append(start).result() == talks.SESSION
+    calls = [journal.append(talks.sent(run_id, n, r)).result() for n, r in enumerate(requests)]
+    answer = talks.answered(calls[0], b"\x1f\x8b odd bytes", complete=False, error="reset")
+    silent = talks.answered(calls[1], b"", status=None, headers=(), first_byte_s=None)
+    results = [talks.done(0, n, f"toolu_{n}", f"text {n} \ud800") for n in (1, 0)]
+    assert journal.append(answer).result() == calls[0]
+    assert journal.append(silent).result() == calls[1]
+    assert journal.append(results[0]).result() == f"{talks.SESSION}/toolu_1"
+    journal.append(results[1]).result()
+    assert journal.append(talks.end()).result() == talks.SESSION
+    (found,) = journal.sessions(run_id)
+    assert (found.id, found.start, found.end) == (talks.SESSION, start, talks.end())
+    assert found.results == (results[1], results[0])
+    assert [call.id for call in found.calls] == calls
+    assert [call.sent for call in found.calls] == [
+        talks.sent(run_id, n, r) for n, r in enumerate(requests)
+    ]
+    assert [call.answer for call in found.calls] == [answer, silent]
+    intact(store)
+
+
+def test_sessions_come_in_the_order_of_their_beginning_foreign_ones_too(
+    store: LineageStore, journal: LineageJournal
+) -> None:
+    run_id = talks.begin_run(store)
+    journal.append(talks.start(run_id, "s00000000002")).result()
+    journal.append(talks.sent(run_id, None, b"{}", session_id="A client's")).result()
+    journal.append(talks.sent("no-run", None, b"{}", session_id="elsewhere")).result()
+    journal.append(talks.start(run_id, "s00000000001", ordinal=1)).result()
+    journal.append(talks.sent(run_id, 0, b"{}", session_id="s00000000002")).result()
+    found = journal.sessions(run_id)
+    assert [each.id for each in found] == ["s00000000002", "A client's", "s00000000001"]
+    assert [(each.start is None, len(each.calls)) for each in found] == [
+        (False, 1),
+        (True, 1),
+        (False, 0),
+    ]
+    assert [each.id for each in journal.sessions("no-run")] == ["elsewhere"]
+
+
+def test_texts_that_sqlite_cannot_hold_do_not_lose_an_answer(
+    store: LineageStore, journal: LineageJournal
+) -> None:
+    run_id = talks.begin_run(store)
+    call = journal.append(talks.sent(run_id, None, b"{}")).result()
+    journal.append(talks.answered(call, b"body", message_id="\ud800", model="\x00")).result()
+    (answer,) = [each.answer for each in journal.sessions(run_id)[0].calls]
+    assert answer is not None
+    assert (answer.message_id, answer.model, answer.body) == ("\\ud800", "\x00", b"body")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Authorization", "Basic abc"),
+        ("x-api-key", "abc"),
+        ("Cookie", "a=b"),
+        ("proxy-authorization", "abc"),
+        ("anthropic-auth-token", "abc"),
+        ("x-anthropic-api-key", "abc"),
+        ("x-note", "Bearer abc"),
+        ("x-note", "a sk-ant-api03-abcdefghijkl"),
+    ],
+)
+def test_a_request_with_a_credential_is_refused_and_leaves_no_trace(
+    store: LineageStore, journal: LineageJournal, path: Path, name: str, value: str
+) -> None:
+    run_id = talks.begin_run(store)
+    with pytest.raises(EvidenceError) as caught:
+        journal.append(talks.sent(run_id, 0, b"{}", headers=(("accept", "*"), (name, value))))
+    assert value not in caught.value.message
+    assert counted(path, "model_calls") == 0
+
+
+def test_headers_of_the_client_itself_are_no_credentials(
+    store: LineageStore, journal: LineageJournal
+) -> None:
+    names = ("anthropic-version", "anthropic-beta", "x-stainless-retry-count", "user-agent")
+    headers = tuple((name, "1") for name in names)
+    run_id = talks.begin_run(store)
+    journal.append(talks.sent(run_id, 0, b"{}", headers=headers)).result()
+    assert journal.sessions(run_id)[0].calls[0].sent.headers == headers
+
+
+# ------------------------------------------------------------------------- every byte about once
+
+
+def long_talk(turns: int) -> list[bytes]:
+    rng = random.Random(3)
+    fragments, bodies = [talks.OPENING], []
+    for turn in range(turns):
+        bodies.append(talks.body(fragments))
+        fragments.append(talks.message("assistant", f"turn {turn}: {rng.randbytes(600).hex()}"))
+        fragments.append(talks.message("user", f"result {turn}: {rng.randbytes(300).hex()}"))
+    return bodies
+
+
+def test_a_long_conversation_is_stored_about_once(
+    store: LineageStore, journal: LineageJournal, path: Path
+) -> None:
+    run_id = talks.begin_run(store)
+    before = counted_bytes(path)
+    journal.append(talks.start(run_id)).result()
+    bodies = long_talk(50)
+    for turn, request in enumerate(bodies):
+        for attempt in range(2):  # a retry sends the same bytes again
+            journal.append(talks.sent(run_id, turn, request, attempt=attempt)).result()
+    sent_bytes = 2 * sum(map(len, bodies))
+    kept_bytes = counted_bytes(path) - before
+    assert sent_bytes > 40 * len(bodies[-1])
+    assert kept_bytes <= len(bodies[-1]) + 2 * len(bodies)
+    assert [call.sent.request for call in journal.sessions(run_id)[0].calls[::2]] == bodies
+
+
+def test_a_resumed_conversation_goes_on_from_the_bytes_on_record(
+    store: LineageStore, path: Path
+) -> None:
+    run_id = talks.begin_run(store)
+    before = counted_bytes(path)
+    bodies = long_talk(6)
+    for turn, request in enumerate(bodies):
+        journal = open_journal(path)
+        journal.append(talks.sent(run_id, turn, request)).result()
+        journal.close()
+    assert counted_bytes(path) - before <= len(bodies[-1]) + 2 * len(bodies)
+    found = open_journal(path)
+    assert [call.sent.request for call in found.sessions(run_id)[0].calls] == bodies
+    found.close()
+
+
+def counted_bytes(path: Path) -> int:
+    plain = sqlite3.connect(path)
+    (total,) = plain.execute("SELECT coalesce(sum(nbytes), 0) FROM blobs").fetchone()
+    plain.close()
+    return int(total)
+
+
+def test_a_request_whose_pieces_were_changed_is_refused_and_the_next_is_kept_whole(
+    store: LineageStore, journal: LineageJournal, path: Path
+) -> None:
+    run_id = talks.begin_run(store)
+    first, second, third = long_talk(3)
+    journal.append(talks.sent(run_id, 0, first)).result()
+    journal.append(talks.sent(run_id, 1, second)).result()
+    journal.close()
+    plain = sqlite3.connect(path)
+    (text,) = plain.execute("SELECT manifest FROM model_calls WHERE turn = 1").fetchone()
+    moved = text.replace(",0,", ",1,", 1)
+    assert moved != text
+    plain.execute("UPDATE model_calls SET manifest = ? WHERE turn = 1", (moved,))
+    plain.commit()
+    plain.close()
+    again = open_journal(path)
+    with pytest.raises(DatabaseError, match="does not have its hash"):
+        again.sessions(run_id)
+    again.append(talks.sent(run_id, 2, third)).result()
+    again.close()
+    plain = sqlite3.connect(path)
+    (text,) = plain.execute("SELECT manifest FROM model_calls WHERE turn = 2").fetchone()
+    plain.close()
+    assert f",0,{len(third)}]" in text
+    with store.database.reading() as connection:
+        problems = {each.problem for each in verify(connection).findings}
+    assert problems == {"edited", "its request's pieces do not have its hash"}
+
+
+# ----------------------------------------------------------------------- transactions and failure
+
+
+def commits(path: Path) -> int:
+    """Transactions in the write-ahead log: its frames that end one say the file's size."""
+    log = path.with_name(path.name + "-wal").read_bytes()
+    (page_bytes,) = struct.unpack(">I", log[8:12])
+    salt, found = log[16:24], 0
+    for at in range(32, len(log), 24 + page_bytes):
+        found += log[at + 4 : at + 8] != bytes(4) and log[at + 8 : at + 16] == salt
+    return found
+
+
+def held_back(
+    path: Path, journal: LineageJournal, entries: list[JournalEntry]
+) -> list[Future[str]]:
+    """Entries that all wait, behind a lock, before the first of them is written."""
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    futures = [journal.append(entry) for entry in entries]
+    assert not futures[0].done()
+    holder.execute("ROLLBACK")
+    holder.close()
+    wait(futures)
+    return futures
+
+
+def test_entries_that_wait_share_one_transaction(
+    store: LineageStore, journal: LineageJournal, path: Path
+) -> None:
+    run_id = talks.begin_run(store)
+    before = commits(path)
+    entries: list[JournalEntry] = [talks.sent(run_id, n, b"%d" % n) for n in range(60)]
+    futures = held_back(path, journal, entries)
+    assert len({future.result() for future in futures}) == 60
+    assert commits(path) - before <= 2  # the first may have been taken up alone
+    turns = [call.sent.turn for call in journal.sessions(run_id)[0].calls]
+    assert turns == list(range(60))
+    assert intact(store).steps == 61
+
+
+def test_a_bad_entry_fails_alone(store: LineageStore, journal: LineageJournal, path: Path) -> None:
+    run_id = talks.begin_run(store)
+    bodies = long_talk(4)
+    entries: list[JournalEntry] = [
+        talks.sent(run_id, 0, bodies[0]),
+        talks.sent(run_id, 1, bodies[1]),
+        talks.answered("no such call", b"stray"),
+        talks.done(0, 0, "toolu_1", "of no session"),
+        talks.sent(run_id, 2, bodies[2]),
+    ]
+    futures = held_back(path, journal, entries)
+    failed = [future.exception() for future in futures]
+    assert [error is None for error in failed] == [True, True, False, False, True]
+    assert "call no such call is not on record" in str(failed[2])
+    assert isinstance(failed[3], DatabaseError)
+    journal.append(talks.sent(run_id, 3, bodies[3])).result()
+    assert [call.sent.request for call in journal.sessions(run_id)[0].calls] == bodies
+    intact(store)
+
+
+def test_a_second_answer_of_a_call_is_refused(store: LineageStore, journal: LineageJournal) -> None:
+    call = journal.append(talks.sent(talks.begin_run(store), 0, b"{}")).result()
+    journal.append(talks.answered(call, b"first")).result()
+    with pytest.raises(DatabaseError, match="already holds this record"):
+        journal.append(talks.answered(call, b"second")).result()
+    intact(store)
+
+
+def test_a_lock_that_stays_fails_what_waits_and_the_journal_goes_on(
+    store: LineageStore, path: Path
+) -> None:
+    run_id = talks.begin_run(store)
+    journal = open_journal(path, busy_timeout_s=0.05)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    futures = [journal.append(talks.sent(run_id, n, b"{}")) for n in range(5)]
+    assert all("locked" in str(future.exception()) for future in futures)
+    holder.execute("ROLLBACK")
+    holder.close()
+    journal.append(talks.sent(run_id, 9, b"{}")).result()
+    journal.close()
+    assert intact(store).steps == 2
+
+
+def test_a_full_disk_is_told_and_the_journal_goes_on(
+    store: LineageStore, journal: LineageJournal, path: Path
+) -> None:
+    run_id = talks.begin_run(store)
+    request = random.Random(1).randbytes(300_000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    wal = path.with_name("runs.db-wal")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (wal.stat().st_size + 100_000, hard))
+    try:
+        error = journal.append(talks.sent(run_id, 0, request)).exception()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert isinstance(error, StorageError)
+    journal.append(talks.sent(run_id, 0, request)).result()
+    assert journal.sessions(run_id)[0].calls[0].sent.request == request
+    intact(store)
+
+
+def test_nobody_can_cancel_what_happened(
+    store: LineageStore, journal: LineageJournal, path: Path
+) -> None:
+    run_id = talks.begin_run(store)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    future = journal.append(talks.sent(run_id, 0, b"{}"))
+    assert not future.cancel()
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert future.result() == journal.sessions(run_id)[0].calls[0].id
+
+
+def test_closing_writes_what_is_queued_and_takes_nothing_more(
+    store: LineageStore, path: Path
+) -> None:
+    run_id = talks.begin_run(store)
+    journal = open_journal(path)
+    futures = [journal.append(talks.sent(run_id, n, b"{}")) for n in range(300)]
+    journal.close()
+    journal.close()
+    assert all(future.done() for future in futures)
+    assert counted(path, "model_calls") == 300
+    with pytest.raises(InfrastructureError, match="closed"):
+        journal.append(talks.sent(run_id, 0, b"{}"))
+
+
+def test_a_database_that_does_not_open_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "letter.db").write_bytes(b"Dear reader, " * 100)
+    with pytest.raises(KernelsmithError, match="not a SQLite database"):
+        open_journal(tmp_path / "letter.db")
+
+
+# ------------------------------------------------------------------------- together, and a kill
+
+
+def test_the_loop_and_many_sessions_write_side_by_side(
+    store: LineageStore, journal: LineageJournal, path: Path
+) -> None:
+    run_id = talks.begin_run(store)
+    bodies = long_talk(10)
+    names = [f"s{number:011x}" for number in range(4)]
+
+    def talk(name: str) -> None:
+        journal.append(talks.start(run_id, name)).result()
+        for turn, request in enumerate(bodies):
+            call = journal.append(talks.sent(run_id, turn, request, session_id=name)).result()
+            journal.append(talks.answered(call, b"answer %d" % turn)).result()
+
+    threads = [threading.Thread(target=talk, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    notes = 0
+    while any(thread.is_alive() for thread in threads):
+        store.append(run_id, "note", {"number": notes})
+        notes += 1
+    for thread in threads:
+        thread.join()
+    found = journal.sessions(run_id)
+    assert sorted(each.id for each in found) == names
+    for each in found:
+        assert [call.sent.request for call in each.calls] == bodies
+        assert [call.answer.body for call in each.calls if call.answer] == [
+            b"answer %d" % turn for turn in range(10)
+        ]
+    assert notes > 0
+    assert intact(store).steps == 1 + notes + 4 * (1 + 2 * 10)
+
+
+CHILD = """
+import os, sys, threading
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from kernelsmith.lineage.journal import open_journal
+from tests.lineage import talks
+from tests.lineage.test_journal import long_talk
+journal = open_journal(Path(sys.argv[1]))
+bodies = long_talk(40)
+def talk(name):
+    for turn, request in enumerate(bodies * 1000):
+        call = journal.append(talks.sent(sys.argv[3], turn, request, session_id=name)).result()
+        os.write(1, f"call {call}\\n".encode())
+        journal.append(talks.answered(call, os.urandom(2000))).result()
+        os.write(1, f"answer {call}\\n".encode())
+for number in range(3):
+    threading.Thread(target=talk, args=(f"s{number:011x}",)).start()
+"""
+
+
+@pytest.mark.parametrize("lines", [7, 60])
+def test_what_was_said_to_be_recorded_outlives_a_kill(
+    store: LineageStore, path: Path, lines: int
+) -> None:
+    run_id = talks.begin_run(store)
+    root = str(Path(__file__).parents[2])
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(path), root, run_id], stdout=subprocess.PIPE
+    )
+    assert child.stdout is not None
+    said = [child.stdout.readline() for _ in range(lines)]
+    os.kill(child.pid, signal.SIGKILL)
+    said += child.stdout.read().splitlines()
+    child.stdout.close()
+    child.wait()
+    told = [line.decode().split() for line in said if line.strip()]
+    intact(store)
+    journal = open_journal(path)
+    calls = [call for each in journal.sessions(run_id) for call in each.calls]
+    journal.close()
+    assert {name for kind, name in told if kind == "call"} <= {call.id for call in calls}
+    answered = {call.id for call in calls if call.answer is not None}
+    assert {name for kind, name in told if kind == "answer"} <= answered
+    assert len(told) >= lines
