@@ -16,8 +16,8 @@ def task(task: Task) -> str:
         f"Entries: {', '.join(task.entries)}. Dtypes T: {dtypes}. num_programs = "
         f"{task.num_programs} (an entry may take it as an optional last parameter, for persistent "
         "grids).",
-        f"Must hold for every {task.token_dim} from {low} to {high}; shapes drawn later also have "
-        + (f" and {ranges}" if ranges else "")
+        f"Must hold for every {task.token_dim} from {low} to {high}"
+        + (f" (shapes drawn later have {ranges})" if ranges else "")
         + ", in every call form and dtype, with padded rows and unaligned pointers.",
         f"{len(timed)} timed cases, {len(task.cases) - len(timed)} for bits only; others are "
         "drawn after submission.",

@@ -26,8 +26,8 @@ UNREADABLE_MAX = 12  # tries in a row whose answer ended properly and still cann
 KEEPALIVE_S = 2.0  # shorter than servers keep a connection, so none is used as it closes
 KEY_VARIABLE = "ANTHROPIC_API_KEY"
 
-# What a request may carry. The SDK adds what it finds in the environment; none of that belongs
-# to a conversation that is to be sent again byte for byte.
+# What a request may carry. The SDK adds facts on this machine, and what it finds in the
+# environment; none of that belongs to a conversation.
 _OWN_HEADERS = frozenset(
     {
         *("accept", "accept-encoding", "anthropic-version", "authorization", "connection"),
@@ -84,6 +84,8 @@ class Caller:
             http_client=http,
             open_telemetry=False,
         )
+        # ANTHROPIC_CUSTOM_HEADERS goes over the arguments, the host's name included.
+        self._client._custom_headers = {}
 
     async def call(
         self,
@@ -166,17 +168,15 @@ class Caller:
         return await _read(response)
 
     def _headers(self, turn: int, attempt: int) -> dict[str, str | anthropic.Omit]:
-        """All that a request carries, said here, so that no variable says otherwise."""
-        return {
-            "Accept": "application/json",
+        headers: dict[str, str | anthropic.Omit] = {
             "Accept-Encoding": ACCEPTED,
-            "Anthropic-Version": str(self._client.default_headers["anthropic-version"]),
-            "Authorization": f"Bearer {self._api_key}" if self._api_key else anthropic.Omit(),
             "Content-Type": "application/json",
-            "User-Agent": self._client.user_agent,
             "x-kernelsmith-turn": str(turn),
             "x-kernelsmith-attempt": str(attempt),
         }
+        if not self._api_key:
+            headers["Authorization"] = anthropic.Omit()
+        return headers
 
     def _final(self, answer: Answer) -> Answer:
         """A refusal that another try would not change: the answer, if this request is to blame."""

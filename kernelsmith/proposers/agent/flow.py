@@ -69,7 +69,7 @@ def after(state: State, answer: Answer, results: Sequence[ToolDone]) -> State:
     said = (*state.fragments, fragments.assistant(answer))
     then = replace(state, fragments=said, turn=state.turn + 1)
     if ended is not None:
-        return replace(then, end=(ended, answer.text[:500]))
+        return replace(then, end=(ended, _words(answer)))
     for done in results:
         if done.facts.get("finished"):
             return replace(then, end=(str(done.facts["finished"]), done.text))
@@ -88,7 +88,7 @@ def after(state: State, answer: Answer, results: Sequence[ToolDone]) -> State:
     if answer.stop_reason == "pause_turn":
         return replace(then, cuts=0)
     if state.nudged:
-        return replace(then, cuts=0, end=("end_turn", answer.text[:500]))
+        return replace(then, cuts=0, end=("end_turn", _words(answer)))
     return _say(replace(then, cuts=0, nudged=True), fragments.user_text(NUDGE))
 
 
@@ -107,6 +107,11 @@ def _refusal(answer: Answer, block: Block) -> str:
     if cut and (block.problem or not block.text):
         return CUT_TOOL
     return BAD_INPUT.format(problem=block.problem) if block.problem else ""
+
+
+def _words(answer: Answer) -> str:
+    """What the model said at the end, for people."""
+    return answer.text.strip()[:500] or f"stop reason {answer.stop_reason or 'none'}"
 
 
 def _say(state: State, fragment: bytes) -> State:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from kernelsmith import cases as forms
 from kernelsmith import devices
-from kernelsmith.errors import MissingError
+from kernelsmith.errors import InputError, MissingError
 from kernelsmith.model import ITEMSIZE_BYTES, Case, Task
 
 Limit = Literal["bytes", "flops", "launch"]
@@ -88,7 +88,7 @@ def facts_of(device: str) -> Mapping[str, Any]:
     """What the device says of itself; nothing where this machine lacks it."""
     try:
         return devices.get(device).describe()
-    except MissingError:
+    except (InputError, MissingError):
         return {}
 
 
@@ -170,10 +170,12 @@ def _flops(task: Task, case: Case) -> int:
 
 def _launches(source: str) -> dict[str, int]:
     """Launches written in each host function, those of the functions it calls included; a loop
-    counts once."""
-    functions = {
-        node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)
-    }
+    counts once. Nothing of a source that does not parse."""
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:
+        return {}
+    functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
 
     def count(name: str, above: frozenset[str]) -> int:
         calls = [node.func for node in ast.walk(functions[name]) if isinstance(node, ast.Call)]
