@@ -67,11 +67,11 @@ def session_fields(
         "facts": {} if start is None else dict(start.facts),
         "opening": [] if start is None else _said_by_user(start.opening, "opening"),
         "submitted": [dict(each) for each in submitted],
-        "turns": list(_turns(record, prices)),
+        "exchanges": list(_exchanges(record, prices)),
     }
 
 
-def _turns(record: SessionRecord, prices: Mapping[str, Price]) -> Iterator[dict[str, Any]]:
+def _exchanges(record: SessionRecord, prices: Mapping[str, Price]) -> Iterator[dict[str, Any]]:
     """One a request and its retries; each call of a foreign client is one."""
     asked = "" if record.start is None else record.start.model
     counted = enumerate(record.calls)
@@ -165,7 +165,7 @@ def _said_by_user(body: bytes, what: str) -> list[dict[str, Any]]:
     """Content of the last message of a request, or of a message alone; what cannot be read is
     told by its size."""
     try:
-        value = json.loads(body)
+        value = json.loads(body, strict=False)
         message = value["messages"][-1] if "messages" in value else value
         content = message["content"]
         if isinstance(content, str):

@@ -121,6 +121,11 @@ def named_database(db: Path | None) -> str:
     return "" if db is None else f" --db {shlex.quote(str(db))}"
 
 
+def counted(count: int, what: str) -> str:
+    """``1 session``, ``2 sessions``."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """``1:02:03``, ``4:05``."""
     whole = int(seconds)

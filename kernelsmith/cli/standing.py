@@ -128,8 +128,9 @@ def agent_line(agent: "AgentStanding") -> str:
     """What the conversations of a run came to, in one line; of a rehearsal, that it is one."""
     limit = "" if agent.budget_usd is None else f" of ${agent.budget_usd:,.2f}"
     parts = [
-        f"{len(agent.sessions)} sessions with {agent.model}, {agent.calls} calls",
-        f"{agent.usage.tokens:,} tokens",
+        f"{printing.counted(len(agent.sessions), 'session')} with {agent.model}",
+        printing.counted(agent.calls, "call"),
+        printing.counted(agent.usage.tokens, "token"),
         f"{dollars(agent.cost_usd)}{limit}",
     ]
     label = f"  ({REHEARSAL})" if agent.rehearsal else ""
@@ -165,6 +166,9 @@ def next_commands(run: "RunStanding", state: str) -> list[str]:
     for task in run.tasks:
         if task.incumbent != task.seed:
             lines += [f"kernelsmith show {task.incumbent}", f"kernelsmith diff {task.incumbent}"]
+    if run.agent is not None and run.agent.sessions:
+        best = max(run.agent.sessions, key=lambda each: each.accepted)
+        lines.append(f"kernelsmith show {best.id}")
     if state in ("interrupted", "failed"):
         lines.append(f"kernelsmith resume {run.id}")
     elif not lines:

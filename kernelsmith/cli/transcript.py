@@ -42,10 +42,10 @@ def show_session(session: Mapping[str, Any], db: Path | None) -> None:
     console = printing.out()
     _head(console, session)
     diffs = {each["candidate"]: printing.named_database(db) for each in session["submitted"]}
-    if not session["turns"] and session["opening"]:
+    if not session["exchanges"] and session["opening"]:
         _user(console, session["opening"])
     own = session["ordinal"] is not None
-    for turn in session["turns"]:
+    for turn in session["exchanges"]:
         printing.say(console)
         printing.say(console, f"turn {turn['turn']}", "bold")
         asked = [b for b in turn["user"] if not own or b.get("type") != "tool_result"]
@@ -61,7 +61,7 @@ def _head(console: "Console", session: Mapping[str, Any]) -> None:
     rows += [("parent", session["parent"]), ("model", session["model"])]
     rows += [("began", f"{session['started_at'][:19].replace('T', ' ')} UTC")]
     silent = session["calls"] - session["answers"]
-    calls = f"{session['calls']} in {session['turns']} turns"
+    calls = f"{session['calls']} in {printing.counted(session['turns'], 'turn')}"
     rows.append(("calls", calls + (f", {silent} without an answer" if silent else "")))
     rows.append(("tokens", tokens_words(session["usage"])))
     rows.append(("spend", dollars(session["cost_usd"])))
