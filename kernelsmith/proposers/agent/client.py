@@ -73,6 +73,7 @@ class Caller:
             timeout=timeout,
             limits=httpx2.Limits(max_connections=None, keepalive_expiry=KEEPALIVE_S),
             trust_env=False,
+            verify=base_url.startswith("https:"),  # certificates take long to load
             event_hooks={"request": [_keep_own_headers]},
         )
         self._client = anthropic.AsyncAnthropic(
