@@ -12,9 +12,15 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from kernelsmith.errors import InfrastructureError, InputError, KernelsmithError, MissingError
+from kernelsmith.errors import (
+    InfrastructureError,
+    InputError,
+    KernelsmithError,
+    MissingError,
+    StorageError,
+)
 from kernelsmith.model import Usage
-from kernelsmith.proposers.agent.client import UNREADABLE_MAX, Caller
+from kernelsmith.proposers.agent.client import UNREACHED_MAX, UNREADABLE_MAX, Caller
 from kernelsmith.wire import Answer
 from tests.agent.scripted import RUN, FakeBudget, Reply, Scripted, refuses, says
 from tests.wire import streams
@@ -293,12 +299,28 @@ def closing_at_once(connections: int) -> Iterator[str]:
 
 def test_a_connection_that_is_reset_or_refused_is_tried_again() -> None:
     told: list[str] = []
-    waits = Waits(at_most=4)
-    with closing_at_once(2) as address, pytest.raises(asyncio.CancelledError):
-        call(address, waits=waits, notice=lambda _, text: told.append(text))
-    assert len(told) == 5
-    assert "ConnectError" in told[4]
-    assert "ConnectError" not in told[0]
+    with closing_at_once(2) as address, pytest.raises(MissingError, match="was not reached"):
+        call(address, notice=lambda _, text: told.append(text))
+    assert len(told) == UNREACHED_MAX - 1
+    assert "ConnectError" in told[2]
+    assert "ConnectError" not in told[1]
+
+
+def test_a_server_that_was_reached_once_is_waited_for(server: Scripted, address: str) -> None:
+    gone = refuses(502, "upstream_unreachable", "ConnectError")
+    server.play(gone)
+    with pytest.raises(MissingError, match="ConnectError"):
+        call(address)
+    assert len(server.received) == UNREACHED_MAX
+    server.play([refuses(529), *[gone] * 2 * UNREACHED_MAX, FINE])
+    assert call(address) is not None
+
+
+def test_without_a_record_no_call_is_made(server: Scripted, address: str) -> None:
+    server.play(refuses(503, "capture_failed", "disk full"))
+    with pytest.raises(StorageError, match="disk full"):
+        call(address)
+    assert len(server.received) == 1
 
 
 def test_an_address_that_is_none_is_no_matter_of_the_connection() -> None:

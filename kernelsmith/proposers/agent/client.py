@@ -13,7 +13,13 @@ from dataclasses import dataclass
 import anthropic
 import httpx2
 
-from kernelsmith.errors import InfrastructureError, InputError, KernelsmithError, MissingError
+from kernelsmith.errors import (
+    InfrastructureError,
+    InputError,
+    KernelsmithError,
+    MissingError,
+    StorageError,
+)
 from kernelsmith.proposers.agent.backoff import wait_s
 from kernelsmith.proposers.agent.seams import Budget
 from kernelsmith.wire import Answer, ApiError, read_response
@@ -23,6 +29,8 @@ from kernelsmith.wire.problems import UNREADABLE
 CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 120.0  # between bytes; pings keep a long answer alive
 UNREADABLE_MAX = 12  # tries in a row whose answer ended properly and still cannot be read
+UNREACHED_MAX = 8  # tries, about two minutes, before the first answer of all
+UNREACHABLE, CAPTURE_FAILED = "upstream_unreachable", "capture_failed"  # the proxy's own errors
 KEEPALIVE_S = 2.0  # shorter than servers keep a connection, so none is used as it closes
 KEY_VARIABLE = "ANTHROPIC_API_KEY"
 
@@ -66,6 +74,7 @@ class Caller:
         self._notice = notice
         self._api_key = api_key
         self._base_url = base_url
+        self._reached = False
         timeout = httpx2.Timeout(
             connect=CONNECT_TIMEOUT_S, read=read_timeout_s, write=read_timeout_s, pool=None
         )
@@ -104,9 +113,11 @@ class Caller:
         needs the budget's leave.
 
         Raises:
-            MissingError: the key is missing, wrong or may not use the model.
+            MissingError: the key is missing, wrong or may not use the model; the server was never
+                reached.
             InputError: there is no such model or address; nothing is left to pay with.
             InfrastructureError: the server's answers cannot be read, or no request can be sent.
+            StorageError: the proxy cannot record.
         """
         failures, unreadable = 0, 0
         while True:
@@ -122,11 +133,13 @@ class Caller:
                 budget.settle(ticket, usage if usage is not None and usage.tokens else None)
             answer = tried.answer
             if not tried.dropped and answer.received:
+                self._reached = True
                 return answer
             why = tried.dropped or _reason(answer)
             if not tried.dropped and not _is_passing(answer):
                 return self._final(answer)
             failures += 1
+            self._require_reached(tried, failures, why)
             unreadable = unreadable + 1 if not tried.dropped and _is_unreadable(answer) else 0
             if unreadable == UNREADABLE_MAX:
                 raise InfrastructureError(
@@ -178,6 +191,19 @@ class Caller:
         if not self._api_key:
             headers["Authorization"] = anthropic.Omit()
         return headers
+
+    def _require_reached(self, tried: Try, failures: int, why: str) -> None:
+        """Raises for a proxy that cannot record, and for a server that was never reached yet: a
+        wrong address is not waited out, a lost connection is."""
+        kind = tried.answer.error.kind if tried.answer.error else ""
+        if kind == CAPTURE_FAILED:
+            raise StorageError(why, hint="calls are made only if they can be recorded")
+        self._reached = self._reached or not (tried.dropped or kind == UNREACHABLE)
+        if not self._reached and failures >= UNREACHED_MAX:
+            raise MissingError(
+                f"the model's server was not reached in {failures} tries: {why}",
+                hint="check ANTHROPIC_BASE_URL and the network, then resume the run",
+            )
 
     def _final(self, answer: Answer) -> Answer:
         """A refusal that another try would not change: the answer, if this request is to blame."""
