@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from kernelsmith import config
-from kernelsmith.cli import lineage_commands, reading, running, setting_up
+from kernelsmith.cli import lineage_commands, proxying, reading, rehearsing, running, setting_up
 from kernelsmith.errors import KernelsmithError
 from kernelsmith.wiring import Wiring, real
 
@@ -44,11 +44,13 @@ def build_app() -> typer.Typer:
     app.add_typer(setting_up.tasks_app(), name="tasks")
     app.command("run")(running.run)
     app.command("resume")(running.resume)
+    app.command("rehearse")(rehearsing.rehearse)
     app.command("stop")(running.stop)
     app.command("runs")(reading.runs)
     app.command("show")(reading.show)
     app.command("diff")(reading.diff)
     app.command("gate")(_aborting(running.gate))
+    app.command("proxy")(proxying.proxy)
     app.add_typer(lineage_commands.lineage_app(), name="lineage")
     return app
 

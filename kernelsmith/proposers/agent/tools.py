@@ -308,12 +308,21 @@ class Toolbox:
 
     def _candidate(self, candidate_id: str, note: str, tool_use_id: str) -> Candidate:
         mine = self._mine[candidate_id]
-        candidate = new_candidate(mine.source, self.task.name, author="agent", parents=(mine.base,))
+        parents = (self._on_record(mine.base),)
+        candidate = new_candidate(mine.source, self.task.name, author="agent", parents=parents)
         return replace(
             candidate,
             note=redact.one_line(note, NOTE_MAX_CHARS),
             origin=f"{self.session_id}/{tool_use_id}" if tool_use_id else "",
         )
+
+    def _on_record(self, candidate_id: str) -> str:
+        """The nearest ancestor that the lineage holds: what was only checked is not in it."""
+        view = self._view()
+        held = {one.candidate.id for one in view.history if one.status != "DUPLICATE"}
+        while candidate_id not in held and candidate_id in self._mine:
+            candidate_id = self._mine[candidate_id].base
+        return candidate_id
 
     def _require_mine(self, candidate_id: str) -> Mine:
         if candidate_id not in self._mine:
