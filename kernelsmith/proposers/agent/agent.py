@@ -54,9 +54,10 @@ class Agent:
             InputError: dollars are limited and the model has no price.
         """
         self._judges = judges
-        self._sessions = [record for record in sessions if record.start is not None]
         self._budget = Budget(settings, spent)
         self._population = Population(run_id=run_id, settings=settings)
+        for record in sessions:
+            self._population.note_record(record)
         self._desk = Desk(tasks, seeds, normal_hash, self._population.note_judged)
         origin = Origin(
             settings=settings,
@@ -73,7 +74,7 @@ class Agent:
             population=self._population,
             journal=journal,
             fittings=fittings(self._desk) if fittings else real(origin, self._desk),
-            unfinished=[record for record in self._sessions if record.end is None],
+            unfinished=[each for each in sessions if each.start and each.end is None],
         )
         self._failed_looks = 0
         self._failure: BaseException | None = None
@@ -91,7 +92,7 @@ class Agent:
             KernelsmithError: what ended the sessions; a look that failed twice in a row.
         """
         self._desk.publish(histories)
-        self._start(histories)
+        self._start()
         return self._serve(tuple(histories), wait_s)
 
     def propose(self, task: Task, history: Sequence[Judged]) -> Candidate | None:
@@ -126,12 +127,9 @@ class Agent:
         self._loop.close()
         self._thread = None
 
-    def _start(self, histories: Mapping[str, Sequence[Judged]]) -> None:
+    def _start(self) -> None:
         if self._loop is not None:
             return
-        for record in self._sessions:
-            history = histories.get(record.start.task, ()) if record.start else ()
-            self._population.note_record(record, history)
         self._loop = asyncio.new_event_loop()
         self._main = self._loop.create_task(self._crew.run())
         self._thread = threading.Thread(target=self._talk, name="agent", daemon=True)

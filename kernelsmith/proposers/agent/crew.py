@@ -7,6 +7,7 @@ import asyncio
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from kernelsmith.errors import InputError
@@ -139,7 +140,7 @@ class Crew:
             self._ledger,
             Purse(budget=self.budget, desk=self.desk, task=start.task),
             self.settings,
-            should_end=lambda: self.population.should_end(start.id),
+            should_end=partial(self.population.should_end, start.id),
         )
         if end is None:
             return None

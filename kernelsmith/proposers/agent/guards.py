@@ -6,7 +6,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelsmith.errors import InfrastructureError, StorageError
 from kernelsmith.model import JournalEntry, ToolDone, Usage
 from kernelsmith.ports import Journal
 from kernelsmith.proposers.agent.budget import Budget, Ticket
@@ -34,32 +33,16 @@ class Ledger:
         await asyncio.gather(*due, return_exceptions=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Excuse:
-    """The reply where the machine failed and no tool is to blame."""
-
-    text: str
-    facts: Mapping[str, Any]
-    is_error: bool = True
-    finished: str = ""
-
-
 @dataclass(slots=True, kw_only=True)
 class WatchedTools:
-    """A session's tools, counted; a look that the machine failed becomes a reply."""
+    """A session's tools; counts the calls that were answered."""
 
     tools: Toolbox
     answered: int
 
     async def run(self, tool_use_id: str, name: str, tool_input: Mapping[str, Any]) -> ToolReply:
         """As the tools' own."""
-        try:
-            reply = await self.tools.run(tool_use_id, name, tool_input)
-        except StorageError:
-            raise
-        except InfrastructureError as error:
-            text = f"The machine failed, not your candidate: {error.message}. Try again."
-            reply = Excuse(text=text, facts={"failed": error.message})
+        reply = await self.tools.run(tool_use_id, name, tool_input)
         self.answered += 1
         return reply
 

@@ -61,7 +61,7 @@ class Population:
         task has the fewest sessions so far, then the least gain; ``note_started`` confirms it."""
         if self.full or not views:
             return None
-        counts = {name: self._count(name) for name in views}
+        counts = {name: self._begun(name) for name in views}
         name = min(views, key=lambda each: (counts[each], _gain_so_far(views[each])))
         ordinal = counts[name]
         choice = Choice(task=name, ordinal=ordinal, parent=self._parent(views[name], ordinal))
@@ -73,20 +73,18 @@ class Population:
         self._promised.remove(choice)
         self.started.append(start)
 
-    def note_record(self, record: SessionRecord, history: Sequence[Judged]) -> None:
-        """A session of the run that is resumed: its submissions went as ``history`` says; those
-        that are not in it were refused as repeats."""
+    def note_record(self, record: SessionRecord) -> None:
+        """A session of the run that is resumed, with what came of its submissions."""
         if record.start is None:
             return
         self.started.append(record.start)
-        by_origin = {judged.candidate.origin: judged for judged in reversed(history)}
         for done in record.results:
-            if done.name == "submit":
-                self._count_one(record.id, by_origin.get(f"{record.id}/{done.tool_use_id}"))
+            if done.name == "submit" and "status" in done.facts:
+                self._count(record.id, done.facts["status"], done.facts.get("gain_vs_seed"))
 
     def note_judged(self, session_id: str, judged: Judged) -> None:
         """The answer to a submission of this session."""
-        self._count_one(session_id, judged)
+        self._count(session_id, judged.status, judged.gain_vs_seed)
 
     async def should_end(self, session_id: str) -> str:
         """Asked between turns: why this session should end now; "" if it should go on."""
@@ -119,15 +117,15 @@ class Population:
         rng = random.Random(f"{self.run_id}:{view.task.name}:{ordinal}")
         return known[rng.choices(list(weights), list(weights.values()))[0]]
 
-    def _count(self, task: str) -> int:
+    def _begun(self, task: str) -> int:
         begun = [start.task for start in self.started]
         return (begun + [choice.task for choice in self._promised]).count(task)
 
-    def _count_one(self, session_id: str, judged: Judged | None) -> None:
+    def _count(self, session_id: str, status: str, gain_vs_seed: float | None) -> None:
         course = self._courses.setdefault(session_id, _Course())
-        gain = (judged.gain_vs_seed if judged else None) or 0.0
-        accepted = judged is not None and judged.status == "ACCEPTED"
-        course.in_vain = 0 if accepted or gain > course.best_gain else course.in_vain + 1
+        gain = gain_vs_seed or 0.0
+        forward = status == "ACCEPTED" or gain > course.best_gain
+        course.in_vain = 0 if forward else course.in_vain + 1
         course.best_gain = max(course.best_gain, gain)
 
     def _children(self, view: View) -> dict[str, int]:
