@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -231,16 +231,21 @@ def test_what_no_try_can_change_ends_the_agent_at_once(
     assert len(server.received) == 1
 
 
-@pytest.mark.parametrize("status", [400, 413, 422, 418, 302])
+TOO_LONG = refuses(400, "invalid_request_error", "prompt is too long")
+PACKED = replace(TOO_LONG, body=gzip.compress(TOO_LONG.body), headers=ODD)
+REFUSALS = [PACKED, *(replace(TOO_LONG, status=status) for status in (400, 413, 422, 418, 302))]
+
+
+@pytest.mark.parametrize("reply", REFUSALS, ids=lambda reply: str(reply.status))
 def test_a_refusal_of_this_request_is_an_answer(
-    server: Scripted, address: str, status: int
+    server: Scripted, address: str, reply: Reply
 ) -> None:
-    server.play(refuses(status, "invalid_request_error", "prompt is too long"))
+    server.play(reply)
     budget = FakeBudget()
     answer = call(address, budget=budget)
     assert answer is not None
     assert answer.error is not None
-    assert (answer.error.status, answer.error.message) == (status, "prompt is too long")
+    assert (answer.error.status, answer.error.message) == (reply.status, "prompt is too long")
     assert len(server.received) == 1
     assert budget.settled == [None]
 

@@ -12,7 +12,7 @@ from kernelsmith.model import CallAnswered, CallSent, SessionEnd, SessionRecord,
 from kernelsmith.proposers.agent.flow import steps
 from kernelsmith.proposers.agent.rebuild import rebuild
 from kernelsmith.wire import answer_of
-from tests.agent.scripted import FakeJournal, FakeToolbox, Reply, Scripted, refuses, says
+from tests.agent.scripted import RUN, FakeJournal, FakeToolbox, Reply, Scripted, refuses, says
 from tests.agent.test_talk import FINISH, START, check, talk
 from tests.wire import streams
 
@@ -164,3 +164,22 @@ def test_calls_of_other_clients_under_its_id_are_not_its_own(
     record = recorded(server, address, BUSY, FINISH).record(START.id)
     foreign = replace(record.calls[0], sent=replace(record.calls[0].sent, turn=None, request=b""))
     assert rebuild(START, replace(record, calls=(foreign, *record.calls))) == rebuild(START, record)
+
+
+def test_through_the_real_proxy_too(server: Scripted, address: str) -> None:
+    from kernelsmith.capture import app as capture
+
+    direct = talk(server, address, TURNS)
+    journal = FakeJournal([START])
+    upstream = address.partition("/k/")[0]
+    with capture.running(journal, upstream, say=lambda line: None) as proxy:  # type: ignore[arg-type]
+        whole = talk(server, f"{proxy}/k/{RUN}", TURNS, journal=journal)
+        assert whole.end == direct.end
+        calls = journal.record(START.id).calls
+        assert {call.sent.turn: call.sent.request for call in calls} == direct.bodies
+        entries = list(journal.entries)
+        for kept in (2, 7, 13, 20, len(entries) - 1):
+            before = FakeJournal(entries[:kept])
+            again = talk(server, address, TURNS, journal=before)
+            assert again.end == direct.end
+            assert all(direct.bodies[turn] == body for turn, body in again.bodies.items())
