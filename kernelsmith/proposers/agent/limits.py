@@ -7,6 +7,7 @@ peaks are generous so that it only catches the impossible.
 
 import ast
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -74,7 +75,9 @@ def peaks(device: str, facts: Mapping[str, Any]) -> Peaks:
             says=f"one core of {level} at 3 GHz: {flops / 1e3:g} GFLOP/s in float32 (16-bit inputs "
             "too), 30 GB/s beyond its caches, 0.5 us a launch",
         )
-    arch = min(_CUDA, key=lambda known: abs(known - int(facts.get("arch_number", 90))))
+    said = re.search(r"sm_(\d+)", str(facts.get("arch", "sm_90")))
+    number = int(said[1]) if said else 90
+    arch = max((known for known in _CUDA if known <= number), default=min(_CUDA))
     bytes_per_us, flops_per_us, name = _CUDA[arch]
     return Peaks(
         bytes_per_us=bytes_per_us,

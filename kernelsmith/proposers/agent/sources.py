@@ -126,7 +126,8 @@ def _docstrings(tree: ast.Module, lines: list[str]) -> Iterator[Cut]:
         last = first.end_lineno or first.lineno
         end = (last, _chars(lines[last - 1], first.end_col_offset or 0))
         needed = isinstance(node, ast.FunctionDef) and len(node.body) == 1
-        alone = not lines[begin[0] - 1][: begin[1]].strip() and not lines[end[0] - 1][end[1] :]
+        after = lines[end[0] - 1][end[1] :].strip()
+        alone = not lines[begin[0] - 1][: begin[1]].strip() and after[:1] in ("", "#")
         yield begin, end, "" if alone and not needed else "pass"
 
 

@@ -83,11 +83,13 @@ def times(task: Task, look: Look, limited: Mapping[str, str]) -> str:
     for gain in look.gains:
         then, now = look.against_us.get(gain.case), look.candidate_us.get(gain.case)
         if then is None or now is None:
-            lines.append(f"{gain.case} | same code | same code | 1 | 1 | {limited[gain.case]}")
+            lines.append(
+                f"{gain.case} | same code | same code | 1 | 1 | {limited.get(gain.case, '-')}"
+            )
             continue
         lines.append(
             f"{gain.case} | {then:.2f} | {now:.2f} | {gain.gain:.3f} | "
-            f"{cold.get(gain.case, math.nan):.3f} | {limited[gain.case]}"
+            f"{cold.get(gain.case, math.nan):.3f} | {limited.get(gain.case, '-')}"
         )
     if failed is not None:
         lines.append(f"The gate's screen would reject it: {failed.message}.")
