@@ -114,23 +114,28 @@ def _wait(child: int, deadline: float) -> tuple[int, bool]:
             return status, False
         left = deadline - time.monotonic()
         if left <= 0:
-            _kill_group(child)
+            _kill(child)  # and no more: whoever reaps it here loses its status
             return os.waitpid(child, 0)[1], True
         signal.sigtimedwait({signal.SIGCHLD}, left)
 
 
 def _kill_group(child: int) -> None:
     """Kills the child's process group and reaps whatever of it has come down to this process."""
-    for kill in (os.killpg, os.kill):
-        try:
-            kill(child, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            continue
+    _kill(child)
     try:
         while os.waitpid(-child, os.WNOHANG)[0]:
             pass
     except ChildProcessError:
         pass
+
+
+def _kill(child: int) -> None:
+    """Kills the child and its process group."""
+    for kill in (os.killpg, os.kill):
+        try:
+            kill(child, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            continue
 
 
 def _one_thread() -> None:
