@@ -11,6 +11,7 @@ from kernelsmith.catalog import load_task
 from kernelsmith.gate.policy import check
 from kernelsmith.model import Candidate, Task, candidate_id
 from kernelsmith.proposers.search import Search, normalised_hash
+from kernelsmith.proposers.search.record import read_history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +125,46 @@ def test_an_accepted_candidate_of_another_author_is_built_upon() -> None:
     candidate = propose(Search(0), task, history)
     assert candidate.parents == (other.id,)
     assert check(candidate.source, task.entries) == []
+
+
+def test_a_winner_that_the_search_cannot_read_does_not_stop_it() -> None:
+    task = load_task("linear", "cpu")
+    own = propose(Search(0), task, [])
+    source = "import torch\n\n\ndef forward_infer(x):\n    return x\n"
+    other = Candidate(
+        id=candidate_id(source), task=task.name, source=source, parents=(), author="agent"
+    )
+    history = [
+        Seen(candidate=own, status="ACCEPTED", gain_vs_seed=1.1),
+        Seen(candidate=other, status="ACCEPTED", gain_vs_seed=1.9),
+    ]
+    candidate = propose(Search(0), task, history)
+    assert candidate.parents == (own.id,)
+    assert candidate.changes
+
+
+@pytest.mark.parametrize("status", ["DUPLICATE", "UNJUDGED"])
+def test_what_was_never_judged_teaches_nothing_about_its_settings(status: str) -> None:
+    task = load_task("linear", "cpu")
+    source = task.seed_source + "#"
+    alone = Candidate(
+        id=candidate_id(source),
+        task=task.name,
+        source=source,
+        parents=(candidate_id(task.seed_source),),
+        author="search",
+        changes=("_matmul(m_size,n_size,k_size) num_warps 4→8",),
+    )
+    assert read_history(task, [Seen(candidate=alone, status="BITS_DIFFER")]).banned
+    assert not read_history(task, [Seen(candidate=alone, status=status)]).banned
+
+
+def test_the_search_never_waits() -> None:
+    search = Search(0)
+    assert search.choose({"b": [], "a": []}, 0.0) == "b"
+    assert search.choose({}, 0.0) is None
+    assert search.standing() == ""
+    search.close()
 
 
 @pytest.mark.parametrize("name", ["scale", "matmul"])
