@@ -170,7 +170,8 @@ def kernels() -> tuple[KernelCode, ...]:
 
 
 def toolbox(desk: FakeDesk, session: str = SESSION, parent: Candidate | None = None) -> Toolbox:
-    return Toolbox(desk.task, session, parent or desk.seed, desk, normalised_hash)  # type: ignore[arg-type]
+    its_desk: Any = desk
+    return Toolbox(desk.task, session, parent or desk.seed, its_desk, normalised_hash)
 
 
 def recorded(name: str, reply: ToolReply, ordinal: int = 0) -> ToolDone:
