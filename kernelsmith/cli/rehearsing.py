@@ -11,7 +11,7 @@ from kernelsmith.cli import options, running
 from kernelsmith.model import AgentSettings, Price, Rates
 
 DEFAULT_TASK = "rms_norm"
-DEFAULT_TIME_LIMIT = "2m"
+DEFAULT_TIME_LIMIT = "4m"  # it ends by itself; a slow machine needs more than a minute
 _FREE = Rates(
     input=Decimal(0),
     output=Decimal(0),

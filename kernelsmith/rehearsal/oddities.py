@@ -21,7 +21,7 @@ def stumbling(task: str) -> Story:
         call("get_tasks"),
         call("measure", candidate="0000000000000000"),
     )
-    whole = call("check", "compact", source=variants.source(task, "forbidden"))
+    whole = call("check", "compact", source=variants.source(task, "first"))
     cut = ToolCall("check", whole.json_text[: len(whole.json_text) // 3])
     yield Reply(parts=(Text("A rewrite."), cut), stop_reason="max_tokens")
     told = one((yield say("Shorter, then.", whole)))
