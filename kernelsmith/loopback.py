@@ -46,6 +46,7 @@ def serving(app: Any, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str
         access_log=False,
         server_header=False,
         date_header=False,
+        proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=1,
     )

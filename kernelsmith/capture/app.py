@@ -29,6 +29,7 @@ from kernelsmith.ports import Journal
 
 Say = Callable[[str], None]
 ENDING_TIMEOUT_S = 20.0
+PROXY_ENDED = "the proxy ended"
 NOWHERE = "kernelsmith proxy: calls go to /k/RUN/SESSION/v1/messages\n"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -105,7 +106,7 @@ class Proxy:
     async def _end(self) -> None:
         self.ending = True
         for exchange in self.live.values():
-            exchange.end_within(0, "the proxy ended")
+            exchange.end_within(0, PROXY_ENDED)
         over = asyncio.get_running_loop().time() + ENDING_TIMEOUT_S
         while self.live and asyncio.get_running_loop().time() < over:
             await asyncio.sleep(0.01)
@@ -126,7 +127,10 @@ class Proxy:
         self.live[id(exchange)] = exchange
         appended = False
         try:
-            await exchange.carry(self.transport, request, receive, send)
+            if self.ending:  # while the request went on record
+                exchange.error = PROXY_ENDED
+            else:
+                await exchange.carry(self.transport, request, receive, send)
             entry = await exchange.answered_aside()
             appended = True
             if await self._record(entry, exchange, send):

@@ -101,7 +101,10 @@ class Exchange:
     def answered(self) -> CallAnswered:
         """What goes on record. The piece that waits counts as delivered: it is on its way."""
         came = b"".join(self.pieces)
-        stated = facts.stated(self.target, self.status, self.recorded, came)
+        try:
+            stated = facts.stated(self.target, self.status, self.recorded, came)
+        except Exception as error:  # whatever is wrong with the reader, what came is kept
+            stated, self.error = {}, f"{self.error} (not read: {upstream.words(error)})".lstrip()
         body, note = credentials.kept_body(self.status, self.recorded, came, self.secrets)
         self.error = self.error or note
         return self._answered(body, stated)

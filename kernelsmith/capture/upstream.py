@@ -46,6 +46,8 @@ def checked(url: str) -> str:
         raise InputError(
             "the upstream's address carries a credential", hint="the client sends its own; " + hint
         )
+    if not url.isascii() or not url.isprintable() or " " in url:
+        raise InputError(f"the upstream is {url!r}", hint=hint)
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
         raise InputError(f"the upstream is {url!r}", hint=hint)
     return url.rstrip("/")

@@ -1,6 +1,7 @@
 """``kernelsmith proxy``: records the calls of any client that speaks to a model over HTTP."""
 
 import threading
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -8,11 +9,12 @@ import typer
 from kernelsmith import config
 from kernelsmith.cli import options
 from kernelsmith.errors import MissingError
+from kernelsmith.interrupts import listening
 
 _USE = """\
 listening on {base}, calls go to {upstream}, the record is {db}
 point a client at it: ANTHROPIC_BASE_URL={base}/k/RUN/SESSION
-RUN and SESSION are yours to name: letters, digits, '.', '_' and '-'. Ctrl-C ends."""
+RUN and SESSION are yours to name: letters, digits, '.', '_' and '-'. Ctrl-C ends it."""
 
 
 def proxy(
@@ -30,13 +32,15 @@ def proxy(
     from kernelsmith.capture import running
     from kernelsmith.lineage.journal import open_journal
 
-    url = options.chosen("--upstream", upstream, "") or _default_upstream()
+    url = options.chosen("--upstream", upstream, _default_upstream())
     path = db or config.load().db
     journal = open_journal(path)
     try:
-        with running(journal, url, port=port) as base:
+        with listening() as interrupts, running(journal, url, port=port) as base:
             print(_USE.format(base=base, upstream=url, db=path), flush=True)
-            _wait_for_interrupt()
+            with suppress(KeyboardInterrupt), interrupts.interruptible():
+                threading.Event().wait()
+        print("ended")
     finally:
         journal.close()
 
@@ -47,10 +51,3 @@ def _default_upstream() -> str:
         return config.endpoint().base_url
     except MissingError:
         return config.DEFAULT_BASE_URL
-
-
-def _wait_for_interrupt() -> None:
-    try:
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        print("ended")

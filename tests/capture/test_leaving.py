@@ -7,10 +7,13 @@ from contextlib import contextmanager
 import httpx2
 import pytest
 
-from kernelsmith.capture import Limits, running
+from kernelsmith.capture import Limits, build, running
+from kernelsmith.loopback import serving
+from kernelsmith.model import CallSent
 from tests.capture.parts import (
     LAST_CHUNK,
     PATIENCE_S,
+    Dialled,
     Line,
     MemoryJournal,
     RawUpstream,
@@ -139,6 +142,24 @@ def test_a_proxy_that_ends_records_what_has_come() -> None:
     assert {answer.error for answer in answers} == {"the proxy ended"}
     assert not under_way.rest().endswith(LAST_CHUNK)
     assert early.rest().startswith(b"HTTP/1.1 502 ")
+
+
+def test_a_request_that_was_being_recorded_when_the_proxy_ended_is_not_sent() -> None:
+    journal = MemoryJournal()
+    journal.holding = CallSent
+    with RawUpstream() as upstream:
+        app = build(journal, upstream.url)
+        with serving(app) as base:
+            client = Dialled(base, post(PATH, b"{}"))
+            with journal.changed:
+                assert journal.changed.wait_for(lambda: bool(journal.entries), PATIENCE_S)
+            app.state.proxy.end()
+            journal.release()
+            answer = one(journal.answered())
+            assert client.rest().startswith(b"HTTP/1.1 502 ")
+            assert httpx2.post(f"{base}{PATH}", content=b"{}").status_code == 503
+        assert upstream.requests == []
+    assert (answer.status, answer.error) == (None, "the proxy ended")
 
 
 def test_an_answer_without_end_is_recorded_in_part_and_cut() -> None:
