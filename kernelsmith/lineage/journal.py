@@ -104,7 +104,19 @@ def _write(journal: LineageJournal, opened: "Future[None]") -> None:
             if not more:
                 break
     finally:
+        _refuse_what_is_left(journal)
         lineage.close()
+
+
+def _refuse_what_is_left(journal: LineageJournal) -> None:
+    """Nobody may wait for ever: should the writer end early, what is queued fails."""
+    with journal._lock:
+        journal._closed = True
+    while not journal._queue.empty():
+        left = journal._queue.get()
+        if left is not None:
+            error = InfrastructureError("the journal's writer ended before this was recorded")
+            left[1].set_exception(error)
 
 
 def _drain(queue: "SimpleQueue[_Waiting | None]", first: _Waiting) -> tuple[list[_Waiting], bool]:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -250,16 +251,24 @@ def commits(path: Path) -> int:
     return found
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Someone else holds the write lock."""
+    holder = sqlite3.connect(path, isolation_level=None)
+    try:
+        holder.execute("BEGIN IMMEDIATE")
+        yield
+    finally:
+        holder.close()
+
+
 def held_back(
     path: Path, journal: LineageJournal, entries: list[JournalEntry]
 ) -> list[Future[str]]:
     """Entries that all wait, behind a lock, before the first of them is written."""
-    holder = sqlite3.connect(path, isolation_level=None)
-    holder.execute("BEGIN IMMEDIATE")
-    futures = [journal.append(entry) for entry in entries]
-    assert not futures[0].done()
-    holder.execute("ROLLBACK")
-    holder.close()
+    with locked(path):
+        futures = [journal.append(entry) for entry in entries]
+        assert not futures[0].done()
     wait(futures)
     return futures
 
@@ -311,12 +320,9 @@ def test_a_lock_that_stays_fails_what_waits_and_the_journal_goes_on(
 ) -> None:
     run_id = talks.begin_run(store)
     journal = open_journal(path, busy_timeout_s=0.05)
-    holder = sqlite3.connect(path, isolation_level=None)
-    holder.execute("BEGIN IMMEDIATE")
-    futures = [journal.append(talks.sent(run_id, n, b"{}")) for n in range(5)]
-    assert all("locked" in str(future.exception()) for future in futures)
-    holder.execute("ROLLBACK")
-    holder.close()
+    with locked(path):
+        futures = [journal.append(talks.sent(run_id, n, b"{}")) for n in range(5)]
+        assert all("locked" in str(future.exception()) for future in futures)
     journal.append(talks.sent(run_id, 9, b"{}")).result()
     journal.close()
     assert intact(store).steps == 2
@@ -344,12 +350,9 @@ def test_nobody_can_cancel_what_happened(
     store: LineageStore, journal: LineageJournal, path: Path
 ) -> None:
     run_id = talks.begin_run(store)
-    holder = sqlite3.connect(path, isolation_level=None)
-    holder.execute("BEGIN IMMEDIATE")
-    future = journal.append(talks.sent(run_id, 0, b"{}"))
-    assert not future.cancel()
-    holder.execute("ROLLBACK")
-    holder.close()
+    with locked(path):
+        future = journal.append(talks.sent(run_id, 0, b"{}"))
+        assert not future.cancel()
     assert future.result() == journal.sessions(run_id)[0].calls[0].id
 
 
