@@ -176,7 +176,10 @@ def _us(one: Mapping[str, Any], side: str) -> float:
 
 def kernels(bench: Bench, subject: Subject) -> tuple[KernelCode, ...]:
     """What the compiler made of each kernel: one entry for each object, whatever plan classes
-    share it, in order of their first launch. Where the compiler shows no text, the stats say so.
+    share it, in order of their first launch.
+
+    Assembly is made for what timed cases launch (for all, if nothing is timed). Where there is
+    none, the stats say why.
     """
     cases: dict[str, dict[str, None]] = {}
     first: dict[str, str] = {}
@@ -186,18 +189,21 @@ def kernels(bench: Bench, subject: Subject) -> tuple[KernelCode, ...]:
                 object_id = subject.object_of[class_id]
                 first.setdefault(object_id, class_id)
                 cases.setdefault(object_id, {})[case_id] = None
-    texts = {oid: subject.classes[class_id].ttir for oid, class_id in first.items()}
-    made = bench.assembly(subject, texts)
+    timed = {case.id for case in bench.task.cases if case.weight > 0}
+    wanted = [oid for oid in first if timed & cases[oid].keys()] or list(first)
+    made = bench.assembly(subject, {oid: subject.classes[first[oid]].ttir for oid in wanted})
     found = []
     for object_id, class_id in first.items():
         plan_class = subject.classes[class_id]
         info, code = bench.objects[object_id]
-        assembly = "" if isinstance(made, Outcome) else made[object_id]
+        assembly = "" if isinstance(made, Outcome) else made.get(object_id, "")
         facts: dict[str, Any] = {"arena_bytes": info.arena_bytes, "object_bytes": len(code)}
         if "cpu" in info.stats:
             facts["vector_level"] = info.stats["cpu"]
         if isinstance(made, Outcome):
             facts["assembly"] = f"not there: {made.message}"
+        elif not assembly:
+            facts["assembly"] = "not made: no timed case launches it"
         found.append(
             KernelCode(
                 kernel=plan_class.kernel,

@@ -156,17 +156,21 @@ def kernels() -> tuple[KernelCode, ...]:
         "\tmovq\t%rax, 8(%rsp)             # 8-byte Spill\n\t.size\t_forward, 1\n"
     )
 
-    def one(kernel: str, warps: int) -> KernelCode:
+    def one(kernel: str, warps: int, case: str) -> KernelCode:
         return KernelCode(
             kernel=kernel,
-            cases=("train.bf16.M67-N1024.cancel",),
+            cases=("train.bf16.M67-N1024.cancel", case),
             options={"num_warps": warps},
             ttir=ttir,
             assembly=assembly,
             stats={"arena_bytes": 4160, "spills": 1},
         )
 
-    return (one("_forward", 4), one("_forward", 8), one("_backward_input", 4))
+    return (
+        one("_forward", 4, "train.bf16.M1-N1024.ties"),
+        one("_backward_input", 4, "infer.bf16.M112-N128.normal"),
+        one("_forward", 8, "residual_train.bf16.M257-N1024.normal"),
+    )
 
 
 def toolbox(desk: FakeDesk, session: str = SESSION, parent: Candidate | None = None) -> Toolbox:

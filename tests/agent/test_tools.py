@@ -110,6 +110,7 @@ def test_check_measure_submit_and_the_candidate_that_is_submitted(desk: FakeDesk
     measured = run(tools, "measure", 2, candidate=candidate_id(source))
     assert "1.0500 warm, 1.0500 cold" in measured.text
     assert "same code" in measured.text, "the case that was not timed"
+    assert "| bytes, floor 4.4 us" in measured.text
     note = "a \x07note\nof two lines " + "x" * 300
     verdict = run(tools, "submit", 3, candidate=candidate_id(source), note=note)
     assert verdict.text.startswith(f"Candidate {candidate_id(source)}: ACCEPTED, gain 1.0500")
@@ -213,18 +214,22 @@ def test_read_ir_lists_all_kernels_and_shows_one_without_places(desk: FakeDesk) 
     tools = toolbox(desk)
     mine = checked(tools)
     reply = run(tools, "read_ir", candidate=mine, what="ttir")
-    assert "3 compiled kernels" in reply.text
-    assert "_forward#2 | num_warps=8 | 1 cases, first train.bf16" in reply.text
+    assert reply.text.startswith("2 kernels of timed cases (the gate compiled 3 in all):")
+    timed = "residual_train.bf16.M257-N1024.normal"
+    assert f"_forward#2 | num_warps=8 | {timed} | arena" in reply.text
+    assert "ttir of _forward#2:" in reply.text, "what the heaviest case launches"
     assert "arena_bytes 4160, spills 1" in reply.text
     assert "tt.func @_forward()" in reply.text
     assert "/home" not in reply.text
     shown = run(tools, "read_ir", candidate=mine, what="assembly", kernel="_backward_input")
     assert "assembly of _backward_input" in shown.text
+    small = run(tools, "read_ir", candidate=mine, what="ttir", kernel="_forward#1")
+    assert "ttir of _forward#1:" in small.text, "of cases for bits only, by its name"
     assert "8-byte Spill" in shown.text
     assert ".size" not in shown.text
     assert [kind for kind, _ in desk.log] == ["bits", "code"], "looked at once"
     wrong = run(tools, "read_ir", candidate=mine, what="ttir", kernel="nope")
-    assert "it has: _forward#1, _forward#2, _backward_input" in wrong.text
+    assert "it has: _forward#2, _backward_input" in wrong.text
 
 
 def test_get_task_tells_what_limits_each_case_and_what_the_seed_took(desk: FakeDesk) -> None:

@@ -185,23 +185,38 @@ def source(candidate: Candidate, text: str, what: str) -> str:
     )
 
 
-def code(kernels: Sequence[KernelCode], number: int, what: str) -> str:
-    """One kernel's text and a list of all."""
-    lines = [f"{len(kernels)} compiled kernels:"]
-    for at, one in enumerate(kernels):
-        stats = ", ".join(f"{name} {value}" for name, value in one.stats.items())
-        options = ", ".join(f"{name}={value}" for name, value in one.options.items())
-        cases = f"{len(one.cases)} cases, first {one.cases[0]}" if one.cases else "no case"
-        lines.append(f"{kernel_name(kernels, at)} | {options} | {cases} | {stats}")
+def code(task: Task, kernels: Sequence[KernelCode], number: int, what: str) -> str:
+    """One kernel's text, and what is known of those that timed cases launch."""
+    shown = for_timed_cases(task, kernels)
+    lines = [f"{len(shown)} kernels of timed cases (the gate compiled {len(kernels)} in all):"]
+    lines += [_kernel(task, kernels, at) for at in shown]
     chosen = kernels[number]
     text = chosen.ttir if what == "ttir" else chosen.assembly
     if not text:
-        return "\n".join([*lines, f"The device shows no {what} of it."])
+        why = chosen.stats.get("assembly", "the device shows none")
+        return "\n".join([*lines, f"No {what} of {kernel_name(kernels, number)}: {why}."])
     text = _without_locations(text) if what == "ttir" else _instructions(text)
     cut = len(text) - EXCERPT_MAX_CHARS
     more = f"\n… ({cut} characters more)" if cut > 0 else ""
     head = f"{what} of {kernel_name(kernels, number)}:"
     return "\n".join([*lines, head, f"{text[:EXCERPT_MAX_CHARS]}{more}"])
+
+
+def for_timed_cases(task: Task, kernels: Sequence[KernelCode]) -> list[int]:
+    """Which kernels timed cases launch, those of the heaviest case first; all, if none."""
+    weights = {case.id: case.weight for case in task.cases if case.weight > 0}
+    heaviest = [max((weights.get(case, 0.0) for case in one.cases), default=0.0) for one in kernels]
+    order = sorted(range(len(kernels)), key=lambda at: -heaviest[at])
+    return [at for at in order if heaviest[at] > 0] or order
+
+
+def _kernel(task: Task, kernels: Sequence[KernelCode], at: int) -> str:
+    one = kernels[at]
+    timed = [case.id for case in task.cases if case.weight > 0 and case.id in one.cases]
+    where = ", ".join(timed) or f"{len(one.cases)} cases for bits only"
+    stats = ", ".join(f"{name} {value}" for name, value in one.stats.items())
+    options = ", ".join(f"{name}={value}" for name, value in one.options.items())
+    return f"{kernel_name(kernels, at)} | {options} | {where} | {stats}"
 
 
 def kernel_name(kernels: Sequence[KernelCode], at: int) -> str:

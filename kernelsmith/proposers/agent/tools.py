@@ -256,7 +256,7 @@ class Toolbox:
         if look.against == self._view().seed.id:
             self._seed_us.update(look.against_us)
         limited = {
-            one.case: one.limit
+            one.case: f"{one.limit}, floor {max(one.bytes_us, one.flops_us):.1f} us"
             for one in limits.limits_of(self.task, limits.facts_of(self.task.device))
         }
         text = texts.times(self.task, look, limited)
@@ -294,12 +294,17 @@ class Toolbox:
             raise RefusedError(texts.bits(self.task, look), candidate=candidate_id)
         mine.looked = look
         names = [texts.kernel_name(look.kernels, at) for at in range(len(look.kernels))]
-        kernel = given.get("kernel") or names[0]
-        at = next((i for i, name in enumerate(names) if kernel in (name, name.split("#")[0])), None)
-        if at is None:
-            raise RefusedError(f"{candidate_id} has no kernel of that name; it has: {_few(names)}.")
+        order = texts.for_timed_cases(self.task, look.kernels)
+        kernel = given.get("kernel") or names[order[0]]
+        fits = [
+            i for i in (*order, *range(len(names))) if kernel in (names[i], names[i].split("#")[0])
+        ]
+        if not fits:
+            has = _few([names[i] for i in order])
+            raise RefusedError(f"{candidate_id} has no kernel of that name; it has: {has}.")
+        at = fits[0]
         return ToolReply(
-            text=texts.code(look.kernels, at, given["what"]),
+            text=texts.code(self.task, look.kernels, at, given["what"]),
             facts={"candidate": candidate_id, "kernel": names[at]},
         )
 
