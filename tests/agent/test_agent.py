@@ -1,17 +1,26 @@
 """The agent as the loop sees it: it fills the gate, ends, pauses, and goes on from its record."""
 
+import asyncio
+import json
+import re
 import threading
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from kernelsmith.catalog import load_task
 from kernelsmith.errors import InputError, KernelsmithError, MissingError, StorageError
-from kernelsmith.model import Usage
+from kernelsmith.model import Usage, seed_candidate
 from kernelsmith.proposers.agent.agent import SWEEP
 from kernelsmith.proposers.agent.crew import MAX_BARREN_IN_A_ROW
-from kernelsmith.wire import parse_answer
+from kernelsmith.proposers.agent.desk import Desk
+from kernelsmith.proposers.agent.fittings import Origin, real
+from kernelsmith.proposers.agent.population import Choice
+from kernelsmith.proposers.search import normalised_hash
+from kernelsmith.wire import fragments, parse_answer
 from tests.agent.night import (
+    RUN,
     Gate,
     MemoryJournal,
     Night,
@@ -291,8 +300,6 @@ def test_the_real_conversation_runs_on_desk_budget_and_population() -> None:
         caller=lambda: caller,
         settings=settings(max_tokens=100),
     )
-    begin = night.agent._crew.fittings.begin
-    assert begin is not None
     assert night.run() == ["toy"]
     assert night.statuses() == [("a", "BITS_DIFFER"), ("b", "ACCEPTED")]
     assert night.journal.answers == ["BITS_DIFFER", "ACCEPTED"]
@@ -301,3 +308,30 @@ def test_the_real_conversation_runs_on_desk_budget_and_population() -> None:
     for before, after in zip(caller.bodies, caller.bodies[1:], strict=False):
         assert after.startswith(before[:-2])
     assert caller.closed
+
+
+def test_a_real_session_begins_with_its_prompts_frozen() -> None:
+    task = load_task("rms_norm", "cpu")
+    seed = seed_candidate(task)
+    desk = Desk([task], {task.name: seed}, normalised_hash)
+    origin = Origin(
+        settings=settings(effort="high", thinking="adaptive"),
+        run_id=RUN,
+        base_url="http://127.0.0.1:9",
+        api_key="secret",
+        device_facts={"level": "avx2"},
+        normal_hash=normalised_hash,
+    )
+    made = real(origin, desk)
+    start = made.begin(Choice(task=task.name, ordinal=3, parent=seed), desk.view(task.name))
+    assert re.fullmatch("s[0-9a-f]{11}", start.id)
+    body = json.loads(fragments.body(start.prefix, (start.opening,)))
+    assert (body["model"], body["max_tokens"], body["stream"]) == ("model", 100, True)
+    assert body["output_config"] == {"effort": "high"}
+    assert [tool["name"] for tool in body["tools"]][:3] == ["get_task", "read_source", "check"]
+    (message,) = body["messages"]
+    first = message["content"][0]["text"].splitlines()[0]
+    assert first == f"Task: rms_norm. Session: 3. Parent: {seed.id}."
+    assert len(start.prompt) == 64
+    assert b"secret" not in start.prefix + start.opening
+    assert asyncio.run(made.toolbox(task, start.id, seed).run("t", "lineage", {})).is_error is False

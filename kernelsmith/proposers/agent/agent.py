@@ -8,6 +8,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kernelsmith.errors import InfrastructureError, StorageError
@@ -22,6 +23,7 @@ from kernelsmith.proposers.agent.population import Population
 SWEEP = 8  # looks served at most in a ``choose`` that is not to wait
 FAILED_LOOKS_IN_A_ROW = 2
 WAIT_S = 1.0
+CLOSE_TIMEOUT_S = 60.0  # the journal may wait for the disk
 
 
 class Agent:
@@ -118,12 +120,18 @@ class Agent:
         return self._desk.queued()
 
     def close(self) -> None:
-        """Cancels every session; calls in flight are cut off. They go on when the run does."""
+        """Cancels every session; calls in flight are cut off. They go on when the run does.
+
+        Raises:
+            InfrastructureError: the sessions do not end.
+        """
         if self._thread is None or self._loop is None or self._main is None:
             return
-        if self._thread.is_alive():
+        with suppress(RuntimeError):  # it has ended by itself
             self._loop.call_soon_threadsafe(self._main.cancel)
-            self._thread.join()
+        self._thread.join(CLOSE_TIMEOUT_S)
+        if self._thread.is_alive():
+            raise InfrastructureError(f"the agent's sessions do not end in {CLOSE_TIMEOUT_S:.0f} s")
         self._loop.close()
         self._thread = None
 
