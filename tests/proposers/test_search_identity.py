@@ -1,5 +1,7 @@
 """Duplicates are found before any work: what does not reach the compiler does not count."""
 
+import hashlib
+
 import pytest
 
 from kernelsmith.model import candidate_id
@@ -81,3 +83,9 @@ def test_sources_that_do_not_parse_are_hashed_as_text(source: str) -> None:
     assert normalised_hash(source) == normalised_hash(source)
     assert normalised_hash(source) != normalised_hash(source + " ")
     assert len(candidate_id(source)) == 16
+
+
+@pytest.mark.parametrize("deep", ["-" * 3000 + "1", "1" + " + 1" * 3000, "a" + ".b" * 3000])
+def test_a_source_nested_too_deeply_to_walk_is_hashed_as_text(deep: str) -> None:
+    assert normalised_hash(f"x = {deep}\n") == hashlib.sha256(f"x = {deep}\n".encode()).hexdigest()
+    assert normalised_hash(f"x = {deep}\n") != normalised_hash(f"x = {deep}  # more\n")

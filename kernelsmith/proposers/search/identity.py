@@ -4,6 +4,7 @@ import ast
 import hashlib
 from functools import lru_cache
 
+DEEPEST = 300  # levels; the policy refuses anything deeper than 200
 REMEMBERED = 512  # a candidate is asked for at each step of its way; one takes about 10 ms
 
 
@@ -17,11 +18,14 @@ def normalised_hash(source: str) -> str:
     compile to the same kernels; the converse does not hold.
 
     Returns:
-        64 hex digits. A source that does not parse is hashed as text.
+        64 hex digits. A source that does not parse, or is nested too deeply to walk, is hashed as
+        text.
     """
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = None
+    if tree is None or _is_deep(tree):
         return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
     reached = _reached(functions)
@@ -33,6 +37,16 @@ def normalised_hash(source: str) -> str:
     ]
     parts += [_function_text(functions[name], names) for name in reached]
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _is_deep(tree: ast.Module) -> bool:
+    """Found level by level, so that it does not hang on how deep the caller is."""
+    level: list[ast.AST] = [tree]
+    for _ in range(DEEPEST):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return False
+    return True
 
 
 def _is_docstring(node: ast.stmt) -> bool:
