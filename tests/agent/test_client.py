@@ -5,7 +5,7 @@ import gzip
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -169,7 +169,7 @@ def test_what_may_pass_is_tried_again_with_the_same_bytes(
     answer = call(address, waits=waits, budget=budget, notice=lambda *what: told.append(what))
     assert answer is not None
     assert answer.text == "so"
-    assert [got.attempt for got in server.received] == [0, 1, 2]
+    assert [got.attempt for got in server.received] == [0, 1, 2], told
     assert {got.body for got in server.received} == {BODY}
     assert [round(seconds * 2) // 2 for seconds in waits.seconds] in ([1, 2], [1, 1], [0, 1])
     assert [session_id for session_id, _ in told] == ["s1", "s1"]
@@ -285,30 +285,43 @@ def test_a_cancelled_call_gives_its_leave_back(server: Scripted, address: str) -
 
 
 @contextmanager
-def closing_at_once(connections: int) -> Iterator[str]:
-    """Accepts this many connections, resets each, then refuses."""
+def resetting() -> Iterator[str]:
+    """Accepts every connection and resets it."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
-        for _ in range(connections):
-            accepted, _ = listener.accept()
-            accepted.recv(64)  # unread bytes are left, so closing resets
-            accepted.close()
-        listener.close()
+        with suppress(OSError):  # shut down
+            while True:
+                accepted, _ = listener.accept()
+                accepted.recv(64)  # unread bytes are left, so closing resets
+                accepted.close()
 
     thread = threading.Thread(target=serve)
     thread.start()
     yield f"http://127.0.0.1:{listener.getsockname()[1]}/k/{RUN}"
+    listener.shutdown(socket.SHUT_RDWR)
     thread.join()
+    listener.close()
 
 
-def test_a_connection_that_is_reset_or_refused_is_tried_again() -> None:
+@contextmanager
+def refusing() -> Iterator[str]:
+    """Holds a port and listens to none."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{held.getsockname()[1]}/k/{RUN}"
+
+
+@pytest.mark.parametrize("server_that", [resetting, refusing])
+def test_a_connection_that_is_reset_or_refused_is_tried_again(
+    server_that: Callable[[], AbstractContextManager[str]],
+) -> None:
     told: list[str] = []
-    with closing_at_once(2) as address, pytest.raises(MissingError, match="was not reached"):
+    with server_that() as address, pytest.raises(MissingError, match="was not reached"):
         call(address, notice=lambda _, text: told.append(text))
     assert len(told) == UNREACHED_MAX - 1
-    assert "ConnectError" in told[2]
-    assert "ConnectError" not in told[1]
+    refused = ["ConnectError" in text for text in told]
+    assert refused == [server_that is refusing] * len(told)
 
 
 def test_a_server_that_was_reached_once_is_waited_for(server: Scripted, address: str) -> None:

@@ -75,6 +75,8 @@ def test_a_conversation_cut_off_after_any_entry_goes_on_the_same(
         assert all(whole.bodies[turn] == body for turn, body in again.bodies.items()), kept
         assert not answered & set(again.bodies), kept
         assert not sent & set(again.requests), kept
+        tried = {turn for turn, _ in sent}
+        assert all((turn, 0) in again.requests for turn in set(again.bodies) - tried), kept
         assert toolbox.replayed == recorded, kept
         assert toolbox.replayed + toolbox.ran == whole.toolbox.ran, kept
         assert [(d.turn, d.ordinal, d.text) for d in again.done] == [
@@ -158,6 +160,25 @@ def test_of_two_answers_the_one_that_was_gone_on_from_counts(
     assert [step.block.tool_use_id for step in steps(past.answer)] == ["t2"]
 
 
+def test_of_two_answers_without_tools_the_next_request_tells(
+    server: Scripted, address: str
+) -> None:
+    idle, other = says(streams.text("Done.")), says(streams.text("Over."))
+    record = twice(recorded(server, address, idle, FINISH).record(START.id), other)
+    assert rebuild(START, record).state.end is not None
+    past = rebuild(START, replace(record, calls=record.calls[:2], results=()))
+    assert b"Over." in past.state.fragments[1]  # nothing tells: the first
+
+
+def test_a_finished_conversation_is_over_even_if_more_was_asked_for(
+    server: Scripted, address: str
+) -> None:
+    both = says(streams.tool("finish", "{}", "t1"), check("{}", "t2"), stop="tool_use")
+    past = rebuild(START, recorded(server, address, both).record(START.id))
+    assert past.answer is None
+    assert past.state.end == ("finished", "finish 0: []")
+
+
 def test_calls_of_other_clients_under_its_id_are_not_its_own(
     server: Scripted, address: str
 ) -> None:
@@ -172,7 +193,7 @@ def test_through_the_real_proxy_too(server: Scripted, address: str) -> None:
     direct = talk(server, address, TURNS)
     journal = FakeJournal([START])
     upstream = address.partition("/k/")[0]
-    with capture.running(journal, upstream, say=lambda line: None) as proxy:  # type: ignore[arg-type]
+    with capture.running(journal, upstream, say=lambda line: None) as proxy:
         whole = talk(server, f"{proxy}/k/{RUN}", TURNS, journal=journal)
         assert whole.end == direct.end
         calls = journal.record(START.id).calls

@@ -206,6 +206,15 @@ def test_an_error_in_the_middle_of_a_stream_has_its_status(kind: str, status: in
     assert answer.usage.output == 7
 
 
+def test_nothing_counts_after_the_end_or_after_an_error() -> None:
+    whole = streams.message(streams.text("so"))
+    error = streams.event("error", error={"type": "api_error", "message": "late"})
+    assert parse_answer(200, SSE, whole + error) == parse_answer(200, SSE, whole)
+    answer = parse_answer(200, SSE, error + whole)
+    assert answer.error is not None
+    assert (answer.error.message, answer.finished, answer.blocks) == ("late", False, ())
+
+
 def test_an_error_of_another_makers_stream_is_one() -> None:
     answer = parse_answer(200, SSE, b'data: {"error": {"message": "no", "type": "busy"}}\n\n')
     assert answer.error is not None
