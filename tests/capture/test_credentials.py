@@ -41,7 +41,11 @@ def test_no_byte_of_the_database_holds_a_credential(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     journal = open_journal(path)
     echo = f'{{"error":{{"message":"invalid key {KEY}, cookie {COOKIE}"}}}}'.encode()
-    cookies = ("Set-Cookie: sid=sess-44332211; HttpOnly", f"X-Echo: {KEY} goog-77aa88bb99", "X-Note: HttpOnly")
+    cookies = (
+        "Set-Cookie: sid=sess-44332211; HttpOnly",
+        f"X-Echo: {KEY} goog-77aa88bb99",
+        "X-Note: HttpOnly",
+    )
     answers = [
         [chunked(*cookies), b"3\r\n{}\n\r\n0\r\n\r\n"],
         [whole(echo, *cookies, status="401 Unauthorized")],
