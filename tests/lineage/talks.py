@@ -1,6 +1,7 @@
 """Hand-made conversations for the record."""
 
 import json
+import random
 from typing import Any
 
 from kernelsmith.lineage.journal import LineageJournal
@@ -187,3 +188,14 @@ def submit_candidate(store: LineageStore, run_id: str) -> None:
     verdict = fakes.make_verdict(candidate, "ACCEPTED", against=SEED.id)
     facts = {"seconds": 2.5, "elapsed_s": 10.0, "gain_vs_seed": 1.05}
     store.append(run_id, "verdict", {"verdict": verdict, **facts})
+
+
+def long_talk(turns: int) -> list[bytes]:
+    """Requests of a conversation that grows by about 2 KB a turn."""
+    rng = random.Random(3)
+    fragments, bodies = [OPENING], []
+    for turn in range(turns):
+        bodies.append(body(fragments))
+        fragments.append(message("assistant", f"turn {turn}: {rng.randbytes(600).hex()}"))
+        fragments.append(message("user", f"result {turn}: {rng.randbytes(300).hex()}"))
+    return bodies

@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -32,25 +31,6 @@ TABLES = (
     "session_ends",
     "submissions",
 )
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[LineageStore]:
-    opened = open_store(path)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def journal(path: Path, store: LineageStore) -> Iterator[LineageJournal]:
-    opened = open_journal(path)
-    yield opened
-    opened.close()
 
 
 def report(path: Path, head: str | None = None) -> Report:
