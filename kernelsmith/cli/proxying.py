@@ -30,9 +30,10 @@ def proxy(
 ) -> None:
     """Record every model call of other clients, byte for byte, until Ctrl-C."""
     from kernelsmith.capture import running
+    from kernelsmith.capture.upstream import checked
     from kernelsmith.lineage.journal import open_journal
 
-    url = options.chosen("--upstream", upstream, _default_upstream())
+    url = checked(options.chosen("--upstream", upstream, _default_upstream()))
     path = db or config.load().db
     journal = open_journal(path)
     try:

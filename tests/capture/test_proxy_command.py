@@ -10,6 +10,7 @@ import httpx2
 import pytest
 
 from kernelsmith.capture import build
+from kernelsmith.cli.proxying import proxy
 from kernelsmith.errors import InputError
 from kernelsmith.lineage.journal import open_journal
 from tests.capture.parts import MemoryJournal, RawUpstream, whole
@@ -48,6 +49,12 @@ def test_it_says_where_to_point_a_client_and_ends_on_ctrl_c(tmp_path: Path) -> N
     journal.close()
     assert (session.id, session.calls[0].sent.path) == ("first", "/v1/models?limit=2")
     assert session.calls[0].sent.turn is None
+
+
+def test_a_wrong_address_makes_no_database(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="upstream"):
+        proxy(upstream="ftp://x", db=tmp_path / "calls.db")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
