@@ -1,6 +1,7 @@
 """A server of the Messages API that plays a script and keeps the record a proxy would keep; and
 small stand-ins for what a conversation needs of the rest of the agent."""
 
+import asyncio
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -30,7 +31,8 @@ RUN = "r1"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """``chunk_bytes``: the size of pieces; ``cut_at``: drops the connection after that many
-    bytes; ``hangs``: so long, after them, that only the client can end it."""
+    bytes; ``hangs``: so long, after them, that only the client can end it;
+    ``thinks_s``: before all."""
 
     body: bytes
     status: int = 200
@@ -38,6 +40,7 @@ class Reply:
     chunk_bytes: int = 1 << 20
     cut_at: int | None = None
     hangs: bool = False
+    thinks_s: float = 0.0
 
 
 def says(*blocks: list[dict[str, Any]], **more: Any) -> Reply:
@@ -160,6 +163,7 @@ class Scripted:
 
 
 async def _send(reply: Reply, call_id: str, journal: FakeJournal, receive: Any, send: Any) -> None:
+    await asyncio.sleep(reply.thinks_s)
     pairs = [(k.encode(), v.encode()) for k, v in reply.headers]
     await send({"type": "http.response.start", "status": reply.status, "headers": pairs})
     whole = reply.cut_at is None and not reply.hangs

@@ -265,6 +265,12 @@ def test_a_silent_server_is_left_and_asked_again(server: Scripted, address: str)
     assert [got.attempt for got in server.received] == [0, 1]
 
 
+def test_a_slow_server_is_given_more_time_with_each_try(server: Scripted, address: str) -> None:
+    server.play(replace(FINE, thinks_s=0.25))
+    assert call(address, read_timeout_s=0.1) is not None
+    assert len(server.received) >= 2
+
+
 def test_a_cancelled_call_gives_its_leave_back(server: Scripted, address: str) -> None:
     server.play(Reply(body=FINE.body[:40], hangs=True))
     budget = FakeBudget()
