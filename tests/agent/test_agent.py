@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import threading
+import time
 from decimal import Decimal
 from typing import Any
 
@@ -229,17 +230,61 @@ def test_an_answered_tool_call_between_them_starts_the_count_again() -> None:
 
 
 def test_a_choice_that_is_not_to_wait_serves_a_sweep_of_looks_at_most() -> None:
-    night = Night(Script([[("bits", "a")] * 100]))
-    agent, choices = night.agent, 0
+    sessions = SWEEP + 4
+    script = Script([[("bits", "a"), ("submit", f"{number}")] for number in range(sessions)])
+    gate = Gate()
+    night = Night(script, gate, settings(concurrency=sessions, sessions_max=sessions))
+
+    def until_all_wait(number: int) -> None:
+        while number == 1 and night.agent.queued() < sessions:
+            time.sleep(0.001)
+
+    gate.fail = until_all_wait
     try:
-        while len(night.gate.looks) < 3 * SWEEP:
-            assert agent.choose({"toy": []}, 0.0) is None
-            choices += 1
-            assert len(night.gate.looks) <= choices * SWEEP
+        while not gate.looks:
+            assert night.agent.choose({"toy": []}, 0.0) is None
+        assert len(gate.looks) == SWEEP
+        assert night.agent.choose({"toy": []}, 0.0) == "toy"
+        assert len(gate.looks) == sessions
+    finally:
+        night.agent.close()
+        night.agent.close()
+
+
+def test_a_lane_ends_while_another_waits_for_its_verdict() -> None:
+    script = Script([[("bits", "a")] * 2, [("submit", "b")]], usage=Usage(output=100))
+    tasks = (make_task("one"), make_task("two"))
+    night = Night(
+        script, tasks=tasks, settings=settings(concurrency=2, sessions_max=9, budget_tokens=200)
+    )
+    agent, open_ = night.agent, {"one": [], "two": []}
+    try:
+        assert agent.choose(open_, 5.0) == "two"
+        assert agent.propose(tasks[1], []) is not None
+        assert agent.choose(open_, 5.0) == "one"
+        assert agent.propose(tasks[0], []) is None
+        assert agent.choose({"two": []}, 0.0) is None
     finally:
         agent.close()
-        agent.close()
-    assert choices >= 3
+
+
+def test_sessions_that_had_answers_before_a_resume_are_not_barren() -> None:
+    count = MAX_BARREN_IN_A_ROW
+    many = settings(concurrency=count, sessions_max=count)
+    night = Night(
+        Script([[("bits", "a"), ("submit", f"{n}")] for n in range(count)]), settings=many
+    )
+    agent = night.agent
+    while agent.choose({"toy": []}, 5.0) is None or len(night.journal.answers) < count:
+        pass
+    agent.close()
+    over = Script([[("bits", "a"), ("end", "context")]] * count)
+    again = Night(over, journal=night.journal, settings=many)
+    assert again.run() == ["toy"]
+    assert night.journal.ends == ["context"] * count
+    last = Script([])
+    assert Night(last, journal=night.journal, settings=many).run() == ["toy"]
+    assert last.resumed == []
 
 
 def test_a_withdrawn_task_lets_the_others_have_its_sessions() -> None:

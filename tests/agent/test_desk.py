@@ -10,8 +10,10 @@ import pytest
 from kernelsmith.errors import InfrastructureError
 from kernelsmith.model import Look, seed_candidate
 from kernelsmith.ports import Judged
+from kernelsmith.proposers.agent.budget import Budget
 from kernelsmith.proposers.agent.desk import Desk
-from tests.agent.night import candidate, judged, machine_failure
+from kernelsmith.proposers.agent.guards import Purse
+from tests.agent.night import candidate, judged, machine_failure, settings
 from tests.loop.fakes import make_task, normal_hash
 
 TOY, OTHER = make_task(), make_task("other")
@@ -206,10 +208,22 @@ def test_the_view_holds_the_history_and_the_last_accepted() -> None:
     desk = new_desk()
     assert desk.view("toy").incumbent == SEEDS["toy"]
     history = [judged(candidate("a"), "ACCEPTED", 1.5), judged(candidate("b"), "ACCEPTED", 1.2)]
-    desk.publish({"toy": history[:1], "other": []})
     desk.publish({"toy": history, "other": []})
+    desk.publish({"toy": [*history, judged(candidate("c"), "NOT_FASTER")], "other": []})
     view = desk.view("toy")
-    assert [each.candidate.source for each in view.history] == ["a", "b"]
+    assert [each.candidate.source for each in view.history] == ["a", "b", "c"]
     assert view.incumbent.source == "b"
     assert desk.seen("toy", normal_hash("a \n")) == candidate("a").id
     assert desk.seen("other", normal_hash("a")) is None
+
+
+def test_no_call_begins_for_a_withdrawn_task() -> None:
+    async def night() -> None:
+        desk, budget = new_desk(), Budget(settings())
+        purse = Purse(budget=budget, desk=desk, task="toy")
+        assert await purse.admit(1, 1) is not None
+        desk.publish({"other": []})
+        assert await purse.admit(1, 1) is None
+        assert await Purse(budget=budget, desk=desk, task="other").admit(1, 1) is not None
+
+    run(night())

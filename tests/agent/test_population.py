@@ -85,9 +85,11 @@ def test_gain_and_novelty_make_the_weight() -> None:
 def test_sessions_that_were_given_a_parent_count_as_its_children() -> None:
     people, seed = population(), view().seed.id
     alone = people.weights(view())[seed]
-    people.next({"toy": view()})
-    promised = people.weights(view())[seed]
-    assert promised * 2**0.5 == alone
+    choice = people.next({"toy": view()})
+    assert choice is not None
+    assert people.weights(view())[seed] * 2**0.5 == alone
+    people.note_started(choice, start_of(choice, 0))
+    assert people.weights(view())[seed] * 2**0.5 == alone
 
 
 def test_parents_follow_from_what_is_on_record() -> None:

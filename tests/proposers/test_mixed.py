@@ -24,6 +24,7 @@ class Told:
     name: str = "told"
     asked: list[tuple[tuple[str, ...], float]] = field(default_factory=list)
     closed: bool = False
+    proposals: int = 0
 
     def choose(self, histories: Mapping[str, Sequence[Any]], wait_s: float) -> str | None:
         self.asked.append((tuple(histories), wait_s))
@@ -32,6 +33,7 @@ class Told:
         return next((name for name in histories if self.left[name] == 0), None)
 
     def propose(self, task: Task, history: Sequence[Any]) -> Candidate | None:
+        self.proposals += 1
         if self.left[task.name] == 0:
             return None
         self.left[task.name] -= 1
@@ -87,7 +89,11 @@ def test_the_agent_is_asked_before_each_candidate_of_the_search() -> None:
 def test_when_the_search_has_nothing_the_agent_is_waited_for() -> None:
     search = Told("search", {"toy": 0})
     agent = Told("agent", {"toy": 2}, [None, None, None, "toy", "toy"])
-    assert play(Mixed(search, agent, [TOY]), 3, {"toy": []}) == ["-", "agent", "agent"]
+    mixed, histories = Mixed(search, agent, [TOY]), {"toy": list[Any]()}
+    assert play(mixed, 1, histories) == ["-"]
+    assert play(mixed, 1, histories) == ["agent"]
+    assert search.proposals == 1  # nothing new to build on: not asked again
+    assert play(mixed, 1, histories) == ["agent"]
     assert agent.asked[:4] == [(("toy",), wait_s) for wait_s in (0.0, 0.5, 0.0, 0.5)]
 
 
