@@ -2,9 +2,10 @@
 
     python benchmarks/agent_kills.py [--kills 50] [--fake]
 
-One night is played to its end undisturbed; its moments, from "on record" to the end of exploring,
-are what kills are drawn from, uniformly. Then nights are killed several times each, resumed each
-time, and played to their end, until the kills are done. After each kill, and at each end, from the
+One night is played to its end undisturbed; kills are drawn from it, from "on record" to the end of
+exploring: for every other night uniform in time, for the rest right after one of the things that
+came on record, each equally likely. Nights are killed several times each, resumed each time, and
+played to their end, until the kills are done. After each kill, and at each end, from the
 database, the server's log and a log of the gate's work:
 
 - the chain of steps and every row verify;
@@ -40,7 +41,7 @@ from agent.night import Night
 from kernelsmith.wiring import versions
 
 RESULT = Path(__file__).resolve().parent / "results" / "agent_kills.json"
-DELIVERY = ("--odd-chunks", "7", "--gzip")
+DELIVERY = ("--odd-chunks", "7", "--gzip", "--latency-ms", "100")
 
 
 def main() -> int:
@@ -81,7 +82,10 @@ def _nights(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     while len(kills) < options.kills and len(counts) < options.kills:
         number = len(counts)
         wanted = min(options.kills_a_night, options.kills - len(kills))
-        moments = night.moments(draw, wanted, line, end_s)
+        if number % 2:
+            moments = night.moments_by_step(draw, wanted, line)
+        else:
+            moments = night.moments(draw, wanted, line, end_s)
         with _night(folder / f"night{number}", judge) as one:
             done, found = _killed_night(one, moments, problems, number)
         _compare(found, whole, problems, number)
@@ -138,8 +142,14 @@ def _killed_night(
             break
         found = one.examine(len(kills) + 1)
         problems += [f"night {number}, kill {len(kills)}: {each}" for each in found.problems]
-        facts = {"calls_in_flight": found.counts["calls_in_flight"]}
-        kills.append({"night": number, **done, **facts, "problems": len(found.problems)})
+        facts = {
+            "calls_in_flight": found.counts["calls_in_flight"],
+            "last_on_record": found.last_step,
+        }
+        drawn = "by step" if number % 2 else "by time"
+        kills.append(
+            {"night": number, "drawn": drawn, **done, **facts, "problems": len(found.problems)}
+        )
         life = one.next_life()
     one.finish(life)
     found = one.examine(len(kills))

@@ -43,8 +43,6 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--proposals", type=int, default=300, help="a leg, judging nothing")
     parser.add_argument("--judged", type=int, default=70, help="a leg, judging bits")
-    parser.add_argument("--seconds", type=int, default=25, help="a leg of checks alone")
-    parser.add_argument("--judged-seconds", type=int, default=75, help="judging bits")
     parser.add_argument("--calls", type=int, default=400, help="of each kind, at each load")
     parser.add_argument("--result", type=Path, default=RESULT)
     options = parser.parse_args()
@@ -104,8 +102,7 @@ def _legs(
         if system == "kernelsmith":
             leg = legs.kernelsmith(edits, options.task, evaluator, count, options.workers, place)
         elif system == "kernelsmith_checks":
-            seconds = options.seconds if evaluator == "nothing" else options.judged_seconds
-            leg = legs.checks(zero, options.task, evaluator, seconds, options.workers, place)
+            leg = legs.checks(zero, options.task, evaluator, count, options.workers, place)
         else:
             with _gate(options.task, evaluator, folder / f"gate{number}") as gate:
                 leg = legs.openevolve(

@@ -30,14 +30,15 @@ SELECT (SELECT count(*) FROM model_answers WHERE complete AND status = 200)
 
 @dataclass(slots=True)
 class Evidence:
-    """``accepted``: candidate ids by task; ``statuses``: all that was judged."""
+    """``accepted``: candidate ids by task; ``statuses``: all that was judged; ``last_step``: what
+    came on record last."""
 
     problems: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     accepted: dict[str, list[str]] = field(default_factory=dict)
     statuses: dict[str, str] = field(default_factory=dict)
     spent_tokens: int = 0
-    received: list[str] = field(default_factory=list)
+    last_step: str = ""
 
     def require(self, holds: bool, problem: str) -> None:
         if not holds:
@@ -200,7 +201,8 @@ def _standing(found: Evidence, connection: Connection, sessions: Sequence[Sessio
         "tool_results": sum(len(session.results) for session in sessions),
         "steps": connection.exec_driver_sql("SELECT count(*) FROM steps").scalar_one(),
     }
-    found.received = [sha256(call.sent.request).hexdigest() for call in received]
+    newest = "SELECT kind FROM steps ORDER BY seq DESC LIMIT 1"
+    found.last_step = connection.exec_driver_sql(newest).scalar_one()
     found.spent_tokens = sum(call.answer.usage.tokens for call in received if call.answer)
 
 

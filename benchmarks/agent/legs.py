@@ -104,11 +104,10 @@ def kernelsmith(
     )
 
 
-def checks(address: str, task: str, judge: str, seconds: int, workers: int, folder: Path) -> Leg:
-    """Conversations that check and never submit: one model call and one look a program."""
-    return _kernelsmith(
-        "kernelsmith_checks", address, task, judge, ("--time-limit", f"{seconds}s"), workers, folder
-    )
+def checks(address: str, task: str, judge: str, looks: int, workers: int, folder: Path) -> Leg:
+    """Conversations that check and never submit: one model call and one look a program. They are
+    asked to stop once there were so many."""
+    return _kernelsmith("kernelsmith_checks", address, task, judge, (), workers, folder, looks)
 
 
 def _kernelsmith(
@@ -116,9 +115,10 @@ def _kernelsmith(
     address: str,
     task: str,
     judge: str,
-    ending: tuple[str, str],
+    ending: tuple[str, ...],
     workers: int,
     folder: Path,
+    stop_after: int | None = None,
 ) -> Leg:
     folder.mkdir(parents=True)
     (folder / "kernelsmith.toml").write_text(TOML.format(workers=workers))
@@ -130,9 +130,9 @@ def _kernelsmith(
     variables = {
         "ANTHROPIC_BASE_URL": address,
         "ANTHROPIC_API_KEY": "test",
-        "BENCH_STAMP_LOOKS": "1" if system == "kernelsmith_checks" else "",
+        "BENCH_STAMP_LOOKS": "1" if stop_after else "",
     }
-    return _measured(system, judge, command, folder, variables)
+    return _measured(system, judge, command, folder, variables, stop_after)
 
 
 TOML = """\
@@ -145,23 +145,35 @@ budget_tokens = 1000000000
 
 
 def _measured(
-    system: str, evaluator: str, command: list[str], folder: Path, variables: Mapping[str, str]
+    system: str,
+    evaluator: str,
+    command: list[str],
+    folder: Path,
+    variables: Mapping[str, str],
+    stop_after: int | None = None,
 ) -> Leg:
     stamps = folder / "stamps"
     load = os.getloadavg()[0]
     before = _children_cpu_s()
     began_s = time.monotonic()
     with (folder / "log").open("wb") as log:
-        subprocess.run(
+        process = subprocess.Popen(
             command,
             cwd=folder,
             env={**os.environ, **variables, "BENCH_STAMPS": str(stamps)},
             stdout=log,
             stderr=subprocess.STDOUT,
-            check=True,
         )
+        while stop_after and process.poll() is None:
+            if len(_clock(stamps)) >= stop_after:
+                stop = [sys.executable, str(HERE / "program.py"), evaluator, "stop", "latest"]
+                subprocess.run([*stop, "--db", str(folder / "runs.db")], check=True, stdout=log)
+                break
+            time.sleep(0.1)
+        if process.wait():
+            raise SystemExit(f"{system} failed; it said:\n{(folder / 'log').read_text()[-2000:]}")
     wall_s = time.monotonic() - began_s
-    clock = [float(line.split()[0]) for line in stamps.read_text().splitlines()][WARM_UP:]
+    clock = _clock(stamps)[WARM_UP:stop_after]
     third = len(clock) // 3
     return Leg(
         system=system,
@@ -174,6 +186,12 @@ def _measured(
         cpu_s=_children_cpu_s() - before,
         load_1m_before=load,
     )
+
+
+def _clock(stamps: Path) -> list[float]:
+    if not stamps.exists():
+        return []
+    return [float(line.split()[0]) for line in stamps.read_text().splitlines()]
 
 
 def _rate(clock: Sequence[float]) -> float:

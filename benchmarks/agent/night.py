@@ -28,6 +28,7 @@ budget_usd = "none"
 budget_tokens = 1000000000
 """
 ON_RECORD, EXPLORED = "is on record in", "exploring ends"
+SOON_S = 0.05
 LEFTOVERS_TIMEOUT_S = 30.0
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -131,7 +132,7 @@ class Night:
         )
         return evidence.examine(self.db, happened, killed_lives)
 
-    def doing(self, pid: int) -> str:
+    def gate_does(self, pid: int) -> str:
         """What the gate had begun and not ended in this life."""
         open_work = ""
         for line in evidence.lines(self.folder / "gate.log"):
@@ -163,6 +164,18 @@ def moments(
     return chosen
 
 
+def moments_by_step(
+    draw: random.Random, kills: int, line: Sequence[tuple[float, int]]
+) -> list[Moment]:
+    """Kills of a night right after something came on record, each such moment equally likely: a
+    night is long in few of its moments."""
+    chosen = sorted(draw.choice(line) for _ in range(kills))
+    return [
+        Moment(reference_s=at_s, progress=progress, offset_s=draw.uniform(0.0, SOON_S))
+        for at_s, progress in chosen
+    ]
+
+
 def kill(night: Night, life: Life, moment: Moment) -> dict[str, Any] | None:
     """Kills the main process at its moment and waits until nothing of it is left; None: it had
     explored to the end before."""
@@ -181,7 +194,7 @@ def kill(night: Night, life: Life, moment: Moment) -> dict[str, Any] | None:
         "reference_s": moment.reference_s,
         "life_s": killed_s - life.began_s,
         "progress": moment.progress,
-        "gate": night.doing(pid),
+        "gate": night.gate_does(pid),
         "leftovers_gone_s": left_s,
     }
 
