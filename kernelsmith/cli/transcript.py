@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 REHEARSAL = "scripted replies, not a model"
 SOURCE_LINES = 12
-TEXT_LINES = 60
+TEXT_LINES = 24
 _INDENT = " " * 11
 
 
