@@ -106,8 +106,12 @@ class MemoryJournal:
         return [each.reason for each in self.entries if isinstance(each, SessionEnd)]
 
     @property
+    def results(self) -> list[ToolDone]:
+        return [each for each in self.entries if isinstance(each, ToolDone)]
+
+    @property
     def answers(self) -> list[str]:
-        return [each.text for each in self.entries if isinstance(each, ToolDone)]
+        return [each.text for each in self.results]
 
 
 @dataclass(frozen=True)
