@@ -163,20 +163,7 @@ def resumed_run(
             standing = standings.run_standing(connection, run_id)
             before = standings.before(connection, run_id)
         continuity.require_resumable(standing, more != More())
-        options = row["options"]
-        request = Request(
-            tasks=tuple(row["seeds"]),
-            proposer=row["proposer"],
-            device=row["device"],
-            sandbox=options["sandbox"],
-            time_limit_s=options["time_limit_s"],
-            max_candidates=options["max_candidates"],
-            seed=row["seed"],
-            first=options["first"],  # judged already, but its origin still decides the wall
-            task_folders=tuple(Path(folder) for folder in options["task_folders"]),
-            db=db,
-            agent=_agent_again(options.get("agent"), standing.began, more),
-        )
+        request = _request_again(db, row, standing.began, more)
         endpoint = _endpoint(request.proposer, request.agent)
         tasks = assembly.load_tasks(wiring, request.tasks, request.device, request.task_folders)
         continuity.require_same_seeds(tasks, row["seeds"])
@@ -288,6 +275,26 @@ def _endpoint(proposer: str, agent: AgentSettings | None) -> config.Endpoint | N
     if "agent" not in proposer_names(proposer) or (agent is not None and agent.rehearsal):
         return None
     return config.endpoint()
+
+
+def _request_again(
+    db: Path, row: Mapping[str, Any], began: Mapping[str, Any], more: More
+) -> Request:
+    """What the run was asked to do, from its own row."""
+    options = row["options"]
+    return Request(
+        tasks=tuple(row["seeds"]),
+        proposer=row["proposer"],
+        device=row["device"],
+        sandbox=options["sandbox"],
+        time_limit_s=options["time_limit_s"],
+        max_candidates=options["max_candidates"],
+        seed=row["seed"],
+        first=options["first"],  # judged already, but its origin still decides the wall
+        task_folders=tuple(Path(folder) for folder in options["task_folders"]),
+        db=db,
+        agent=_agent_again(options.get("agent"), began, more),
+    )
 
 
 def _agent_again(
