@@ -50,7 +50,7 @@ def _print_line(console: "Console", happening: Happening, device: str) -> None:
     words = _words(happening, device)
     if words:
         stamp = printing.duration(happening.elapsed_s)
-        console.print(f"{stamp:>7}  {happening.task}  {words}", markup=False)
+        printing.say(console, f"{stamp:>7}  {happening.task}  {words}")
 
 
 def _words(happening: Happening, device: str) -> str:
@@ -107,6 +107,7 @@ def _verdict_words(verdict: Verdict, device: str) -> str:
 
 def _table(happening: Happening, came_s: float) -> "Table":
     from rich.table import Table
+    from rich.text import Text
 
     since_s = time.monotonic() - came_s
     elapsed_s = happening.elapsed_s + since_s
@@ -121,7 +122,12 @@ def _table(happening: Happening, came_s: float) -> "Table":
         now = f"judging {happening.candidate.id} of {happening.task} since {since_s:.0f} s: {what}"
     elif happening.kind == "retiming" and happening.candidate is not None:
         now = f"timing {happening.candidate.id} against the seed since {since_s:.0f} s"
-    table = Table(title=title, title_justify="left", caption=now, caption_justify="left")
+    table = Table(
+        title=Text(printing.visible(title)),
+        title_justify="left",
+        caption=Text(printing.visible(now)),
+        caption_justify="left",
+    )
     for column in ("task", "judged", "per hour", "accepted", "dropped", "best so far (estimate)"):
         table.add_column(column, justify="left" if column == "task" else "right")
     for each in happening.tasks:

@@ -12,6 +12,7 @@ import typer
 
 from kernelsmith import config
 from kernelsmith.cli import lineage_commands, proxying, reading, rehearsing, running, setting_up
+from kernelsmith.cli.printing import visible
 from kernelsmith.errors import KernelsmithError
 from kernelsmith.wiring import Wiring, real
 
@@ -161,6 +162,6 @@ def _usage(error: BaseException) -> int:
 def _say(message: str, hint: str | None) -> None:
     if sys.stderr is None:
         return
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    print(f"error: {visible(' '.join(message.split()))}", file=sys.stderr)
     if hint:
-        print(f"hint: {' '.join(hint.split())}", file=sys.stderr)
+        print(f"hint: {visible(' '.join(hint.split()))}", file=sys.stderr)
