@@ -184,7 +184,7 @@ def cut_off(steps: list[tuple[str, str]]) -> tuple[MemoryJournal, str]:
     """A journal of a session that was cut off while it waited for the verdict on its first."""
     night = Night(Script([steps]))
     agent = night.agent
-    assert agent.choose({"toy": []}, 5.0) == "toy"
+    assert agent.choose({"toy": []}, 60.0) == "toy"
     wanted = agent.propose(night.tasks[0], [])
     assert wanted is not None
     agent.close()
@@ -244,7 +244,7 @@ def test_a_choice_that_is_not_to_wait_serves_a_sweep_of_looks_at_most() -> None:
         while not gate.looks:
             assert night.agent.choose({"toy": []}, 0.0) is None
         assert len(gate.looks) == SWEEP
-        assert night.agent.choose({"toy": []}, 0.0) == "toy"
+        assert night.agent.choose({"toy": []}, 60.0) == "toy"
         assert len(gate.looks) == sessions
     finally:
         night.agent.close()
@@ -259,9 +259,9 @@ def test_a_lane_ends_while_another_waits_for_its_verdict() -> None:
     )
     agent, open_ = night.agent, {"one": [], "two": []}
     try:
-        assert agent.choose(open_, 5.0) == "two"
+        assert agent.choose(open_, 60.0) == "two"
         assert agent.propose(tasks[1], []) is not None
-        assert agent.choose(open_, 5.0) == "one"
+        assert agent.choose(open_, 60.0) == "one"
         assert agent.propose(tasks[0], []) is None
         assert agent.choose({"two": []}, 0.0) is None
     finally:
@@ -289,8 +289,8 @@ def test_a_withdrawn_task_lets_the_others_have_its_sessions() -> None:
     night = Night(script, tasks=tasks, settings=settings(sessions_max=2))
     agent = night.agent
     try:
-        assert agent.choose({"one": [], "two": []}, 5.0) == "one"
-        assert agent.choose({"two": []}, 5.0) == "two"
+        assert agent.choose({"one": [], "two": []}, 60.0) == "one"
+        assert agent.choose({"two": []}, 60.0) == "two"
         wanted = agent.propose(tasks[1], [])
         assert wanted is not None
         assert wanted.source == "b"
