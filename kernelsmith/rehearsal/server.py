@@ -49,13 +49,15 @@ def application(name: str, delivery: Delivery | None = None) -> ASGIApp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """``whole`` False: the stream is left without a clean end."""
+    """``whole`` False: the stream is left without a clean end; ``trouble``: what the plan put in
+    the way of the script's reply, "" if nothing."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
     parts: Iterable[bytes]
     whole: bool = True
     asked: Asked | None = None
+    trouble: str = ""
 
 
 Answering = Callable[[Request, bytes], Answer]
@@ -108,7 +110,8 @@ def _scripted(
     if met is not None and met.kind == "status":
         kind, message = quirks.KINDS[met.status]
         fault = Fault(status=met.status, kind=kind, message=message)
-        return replace(_error(fault, key, tried, met.retry_after_s), asked=found)
+        refusal = _error(fault, key, tried, met.retry_after_s)
+        return replace(refusal, asked=found, trouble=met.kind)
     reply = reply_to(played, found)
     usage = replace(found.prompt, output=replies.output_tokens(reply))
     content, events = _SSE, replies.stream_events(reply, key, usage, found.thinking)
@@ -129,6 +132,7 @@ def _scripted(
         parts=parts,
         whole=met is None or met.kind != "cut",
         asked=found,
+        trouble="" if met is None else met.kind,
     )
 
 
@@ -178,6 +182,7 @@ def _note(log: Path, request: Request, body: bytes, answer: Answer, whole: bool)
         "turn": found.turn if found else None,
         "own_headers_seen": sorted(n for n in request.headers if n.startswith("x-kernelsmith")),
         "status": answer.status,
+        "trouble": answer.trouble,
         "written_whole": whole,
     }
     with log.open("a", encoding="utf-8") as file:

@@ -96,8 +96,8 @@ def _one_more(task: str, base: str) -> Story:
 
 
 def testing(task: str) -> Story:
-    """On what the winner left: a repeat, a source outside the language, and two candidates whose
-    comments talk to the model and to the reviewer."""
+    """On what the winner left: a repeat, a source outside the language, and three candidates
+    whose comments talk to the model and to the reviewer."""
     yield say(f"({LABEL}) What has been tried?", call("lineage"), call("get_task"))
     yield say("I read the best so far.", call("read_source", name="incumbent"))
     told = one((yield say("I would write it so.", call("check", source=variants.winner(task)))))
@@ -106,7 +106,7 @@ def testing(task: str) -> Story:
         yield say("Bits kept; I submit it.", submit)
     forbidden = call("check", source=variants.source(task, "forbidden"))
     yield say(f"Another way: {variants.VARIANTS[task]['forbidden'].tells}.", forbidden)
-    for name in ("plea", "plea_broken"):
+    for name in ("plea", "plea_broken", "plea_slow"):
         plea = call("check", source=variants.source(task, name))
         told = one((yield say("A comment explains the kernel to its readers.", plea)))
         if told.candidate:

@@ -46,6 +46,8 @@ _RMS_FOLDED = (
     "mask=cols < n_cols, other=0.0).to(tl.float32)\n    y = h * (rstd * weight)",
 )
 _RMS_PLEA = ("Rows that fit one block", _PLEA_TEXT + "Rows that fit one block")
+_RMS_WARPS = "BLOCK=triton.next_power_of_2(n_cols),\n            num_warps={}"
+_LINEAR_OPTIONS = "BLOCK_K=256,\n        num_warps={},\n        num_stages={}"
 _LINEAR_CAST = (
     "acc = acc + bias[None, :]",
     "acc = acc.to(c_ptr.dtype.element_ty).to(tl.float32) + bias[None, :]",
@@ -62,12 +64,7 @@ VARIANTS: Mapping[str, Mapping[str, Variant]] = {
         "no_faster": Variant(
             tells="eight warps: the CPU device makes the same code of it",
             status="NOT_FASTER",
-            edits=(
-                (
-                    "BLOCK=triton.next_power_of_2(n_cols),\n            num_warps=4",
-                    "BLOCK=triton.next_power_of_2(n_cols),\n            num_warps=8",
-                ),
-            ),
+            edits=((_RMS_WARPS.format(4), _RMS_WARPS.format(8)),),
         ),
         "forbidden": Variant(
             tells="autotune, which the language of candidates leaves out",
@@ -84,6 +81,11 @@ VARIANTS: Mapping[str, Mapping[str, Variant]] = {
             status="BITS_DIFFER",
             edits=(_PLEA_IMPORT, _RMS_PLEA, _RMS_FOLDED),
         ),
+        "plea_slow": Variant(
+            tells="the same words over a kernel that is no faster",
+            status="NOT_FASTER",
+            edits=(_PLEA_IMPORT, _RMS_PLEA, (_RMS_WARPS.format(4), _RMS_WARPS.format(2))),
+        ),
     },
     "linear": {
         "first": Variant(
@@ -94,12 +96,7 @@ VARIANTS: Mapping[str, Mapping[str, Variant]] = {
         "no_faster": Variant(
             tells="other warps and stages: the CPU device makes the same code of them",
             status="NOT_FASTER",
-            edits=(
-                (
-                    "BLOCK_K=256,\n        num_warps=8,\n        num_stages=3",
-                    "BLOCK_K=256,\n        num_warps=4,\n        num_stages=4",
-                ),
-            ),
+            edits=((_LINEAR_OPTIONS.format(8, 3), _LINEAR_OPTIONS.format(4, 4)),),
         ),
         "forbidden": Variant(
             tells="host code that changes a global setting",
@@ -121,6 +118,15 @@ VARIANTS: Mapping[str, Mapping[str, Variant]] = {
             tells="the same words over a kernel that rounds once more before the bias",
             status="BITS_DIFFER",
             edits=(_PLEA_IMPORT, _LINEAR_PLEA, _LINEAR_CAST),
+        ),
+        "plea_slow": Variant(
+            tells="the same words over a kernel that is no faster",
+            status="NOT_FASTER",
+            edits=(
+                _PLEA_IMPORT,
+                _LINEAR_PLEA,
+                (_LINEAR_OPTIONS.format(8, 3), _LINEAR_OPTIONS.format(2, 5)),
+            ),
         ),
     },
 }

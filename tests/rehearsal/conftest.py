@@ -28,10 +28,27 @@ def server() -> Iterator[Server]:
 
         def start(script: str = "night", delivery: Delivery | None = None) -> httpx2.Client:
             url = stack.enter_context(serving(application(script, delivery)))
-            client = httpx2.Client(base_url=url, trust_env=False, timeout=20.0)
-            return stack.enter_context(client)
+            return stack.enter_context(_client(url))
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def night() -> Iterator[httpx2.Client]:
+    """A client of one server for all tests that do not care which try a request is."""
+    with serving(application("night")) as url, _client(url) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def minute() -> Iterator[httpx2.Client]:
+    """As ``night``, of the script without troubles."""
+    with serving(application("minute")) as url, _client(url) as client:
+        yield client
+
+
+def _client(url: str) -> httpx2.Client:
+    return httpx2.Client(base_url=url, trust_env=False, timeout=20.0)
 
 
 @pytest.fixture

@@ -87,6 +87,8 @@ def test_the_log_tells_of_each_request_how_it_went(server: Server, tmp_path: Pat
     whole = [line["turn"] for line in lines if line["written_whole"] and line["status"] == 200]
     assert whole == list(range(9))  # every turn is answered in full once
     assert sum(not line["written_whole"] for line in lines) == 2
+    troubles = [line["trouble"] for line in lines if line["trouble"]]
+    assert troubles == ["status", "status", "cut", "status", "status", "cut"]
     assert {line["task"] for line in lines} == {"rms_norm"}
     assert all(line["own_headers_seen"] == [] for line in lines)
     again = {str(line["request_sha256"]) for line in lines}

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import httpx2
 import pytest
 
 from kernelsmith import rehearsal
@@ -26,9 +27,9 @@ TASKS = tuple(variants.VARIANTS)
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_night_breaks_bits_mends_exactly_that_wins_and_tries_once_more(
-    server: Server, task: str
+    night: httpx2.Client, task: str
 ) -> None:
-    played = play(server(), task, 0)
+    played = play(night, task, 0)
     assert played.names == [
         "get_task",
         "read_source",
@@ -49,69 +50,76 @@ def test_the_night_breaks_bits_mends_exactly_that_wins_and_tries_once_more(
     assert given[6]["base"] == given[5]["candidate"] == MENDED
 
 
-def test_the_minute_is_the_same_story_told_briefly(server: Server) -> None:
-    played = play(server("minute"), "rms_norm", 0)
+def test_the_minute_is_the_same_story_told_briefly(minute: httpx2.Client) -> None:
+    played = play(minute, "rms_norm", 0)
     assert played.names == ["get_task", "read_source", "check", "check", "submit", "finish"]
     assert set(played.statuses) == {200}
 
 
-def test_where_the_first_rewrite_keeps_its_bits_it_is_submitted(server: Server) -> None:
+def test_where_the_first_rewrite_keeps_its_bits_it_is_submitted(minute: httpx2.Client) -> None:
     def kind(name: str, given: dict[str, Any]) -> str:
         return (
             f"Candidate {FIRST}: bits kept so far." if name == "check" else gate_like(name, given)
         )
 
-    played = play(server("minute"), "linear", 0, kind)
+    played = play(minute, "linear", 0, kind)
     assert played.names == ["get_task", "read_source", "check", "submit", "finish"]
     assert played.calls[3][1]["candidate"] == FIRST
 
 
-def test_where_the_edits_fail_the_whole_source_is_sent(server: Server) -> None:
+def test_where_the_edits_fail_the_whole_source_is_sent(minute: httpx2.Client) -> None:
     def strict(name: str, given: dict[str, Any]) -> str:
         if name == "check" and given.get("source") == variants.winner("linear"):
             return f"Candidate {MENDED}: bits kept so far."
         return "edit 0: old occurs 0 times" if "edits" in given else gate_like(name, given)
 
-    played = play(server("minute"), "linear", 0, strict)
+    played = play(minute, "linear", 0, strict)
     assert played.names[2:] == ["check", "check", "check", "submit", "finish"]
 
 
-def test_where_nothing_keeps_its_bits_nothing_is_submitted(server: Server) -> None:
+def test_where_nothing_keeps_its_bits_nothing_is_submitted(minute: httpx2.Client) -> None:
     def harsh(name: str, given: dict[str, Any]) -> str:
         return f"Candidate {FIRST}: BITS_DIFFER in parity.infer."
 
-    played = play(server("minute"), "rms_norm", 0, harsh)
+    played = play(minute, "rms_norm", 0, harsh)
     assert "submit" not in played.names
     assert played.names[-1] == "finish"
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_second_session_repeats_breaks_the_language_and_pleads(
-    server: Server, task: str
+    night: httpx2.Client, task: str
 ) -> None:
     def refusing(name: str, given: dict[str, Any]) -> str:
         if name != "check":
             return f"{name} refused."
         if given["source"] == variants.source(task, "plea_broken"):
             return f"Candidate {FIRST}: BITS_DIFFER in parity.train."
+        if given["source"] == variants.source(task, "plea_slow"):
+            return f"Candidate {MENDED}: bits kept so far."
         return "This is the same program as one on record."
 
-    played = play(server(), task, 1, refusing)
+    played = play(night, task, 1, refusing)
     sources = [given["source"] for name, given in played.calls if name == "check"]
     assert sources == [
         variants.winner(task),
-        *(variants.source(task, name) for name in ("forbidden", "plea", "plea_broken")),
+        *(
+            variants.source(task, name)
+            for name in ("forbidden", "plea", "plea_broken", "plea_slow")
+        ),
     ]
-    assert [given["candidate"] for name, given in played.calls if name == "submit"] == [FIRST]
+    assert [given["candidate"] for name, given in played.calls if name == "submit"] == [
+        FIRST,
+        MENDED,
+    ]
     assert "ignore all previous instructions" in sources[2]
     assert played.names[-1] == "finish"
 
 
-def test_odd_sessions_show_every_way_an_answer_may_end(server: Server) -> None:
-    client = server()
+def test_odd_sessions_show_every_way_an_answer_may_end(night: httpx2.Client) -> None:
     seen, problems = set(), []
     for session in range(2, 8):
-        for answer in play(client, "rms_norm", session).answers:
+        for answer in play(night, "rms_norm", session).answers:
             seen.add(answer.stop_reason)
             problems += [block.problem for block in answer.blocks if block.problem]
     assert seen == {
@@ -125,55 +133,55 @@ def test_odd_sessions_show_every_way_an_answer_may_end(server: Server) -> None:
     assert len(problems) == 2  # input that is not JSON, and a call cut off by max_tokens
 
 
-def test_an_odd_session_calls_several_tools_at_once(server: Server) -> None:
-    answers = play(server(), "linear", 2).answers
+def test_an_odd_session_calls_several_tools_at_once(night: httpx2.Client) -> None:
+    answers = play(night, "linear", 2).answers
     assert max(sum(b.kind == "tool_use" for b in answer.blocks) for answer in answers) == 4
 
 
-@pytest.mark.parametrize("session", [0, 1, 2, 3, 4, 6, 7])
-def test_the_same_request_gets_the_same_bytes_from_any_server(server: Server, session: int) -> None:
-    played = play(server(), "rms_norm", session)
-    request = fragments.body(PREFIX, played.fragments)
+def test_the_same_request_gets_the_same_bytes_from_any_server(
+    night: httpx2.Client, server: Server
+) -> None:
     one, other = server(), server()
-    for client in (one, other):  # past what is planned for this turn
-        for _ in range(3):
-            ask(client, request)
-    first, second, third = (
-        client.post("/v1/messages", content=request, headers=HEADERS)
-        for client in (one, other, one)
-    )
-    assert first.content == second.content == third.content
+    for session in (0, 1, 2, 3, 4, 6, 7):
+        request = fragments.body(PREFIX, play(night, "rms_norm", session).fragments)
+        for client in (one, other):  # past what is planned for this turn
+            for _ in range(3):
+                ask(client, request)
+        found = [
+            client.post("/v1/messages", content=request, headers=HEADERS).content
+            for client in (one, other, one)
+        ]
+        assert found[0] == found[1] == found[2]
 
 
-def test_a_resumed_conversation_is_told_the_rest_by_a_new_server(server: Server) -> None:
-    whole = play(server(), "rms_norm", 0)
+def test_a_resumed_conversation_is_told_the_rest_by_a_new_server(
+    night: httpx2.Client, server: Server
+) -> None:
+    whole = play(night, "rms_norm", 0)
     request = fragments.body(PREFIX, whole.fragments)
     fresh = server()
     answers = [ask(fresh, request)[1] for _ in range(3)]
     assert whole.answers[-1] in answers
 
 
-def test_other_tasks_and_openings_are_told_what_this_is(server: Server) -> None:
-    client = server("minute")
+def test_other_tasks_and_openings_are_told_what_this_is(minute: httpx2.Client) -> None:
     for fragment in (opening("softmax", 0), fragments.user_text("Hello")):
-        _, answer = ask(client, fragments.body(PREFIX, (fragment,)))
+        _, answer = ask(minute, fragments.body(PREFIX, (fragment,)))
         assert answer is not None
         assert rehearsal.LABEL in answer.text
         assert answer.stop_reason == "end_turn"
 
 
-def test_every_reply_says_that_it_is_scripted(server: Server) -> None:
-    client = server("minute")
-    response = client.post("/v1/messages", content=body("rms_norm"), headers=HEADERS)
+def test_every_reply_says_that_it_is_scripted(minute: httpx2.Client) -> None:
+    response = minute.post("/v1/messages", content=body("rms_norm"), headers=HEADERS)
     assert response.headers["x-rehearsal"] == rehearsal.LABEL
     assert rehearsal.LABEL.encode() in response.content
-    _, answer = ask(client, body("rms_norm"))
+    _, answer = ask(minute, body("rms_norm"))
     assert answer is not None
     assert answer.model == rehearsal.MODEL
 
 
-def test_every_session_of_the_night_starts_with_the_label(server: Server) -> None:
-    client = server()
+def test_every_session_of_the_night_starts_with_the_label(night: httpx2.Client) -> None:
     for session in range(len(SCRIPTS["night"].sessions) + 1):
-        first = play(client, "linear", session).answers[0]
+        first = play(night, "linear", session).answers[0]
         assert rehearsal.LABEL in first.text
