@@ -94,7 +94,8 @@ def run(setup: Setup) -> Reason:
     try:
         lanes = [_lane(setup, task) for task in setup.tasks]
         reason = _explore(setup, lanes)
-        setup.proposer.close()  # the final timing has the machine to itself
+        # The final timing has the machine to itself.
+        setup.proposer.close({lane.task.name: lane.history for lane in lanes})
         _tell(setup, lanes, "exploring_done", lanes[0], note=reason)
         for lane in lanes:
             _settle(setup, lanes, lane)

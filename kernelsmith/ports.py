@@ -83,8 +83,9 @@ class Proposer(Protocol):
     def standing(self) -> str:
         """One line for display: what was spent and what is under way; "" if nothing is."""
 
-    def close(self) -> None:
-        """Ends what is under way; nothing is spent from here on."""
+    def close(self, histories: Mapping[str, Sequence["Judged"]] | None = None) -> None:
+        """Ends what is under way; nothing is spent from here on. ``histories``: the last verdicts
+        too are passed on to whoever waits for one."""
 
 
 class Judged(Protocol):

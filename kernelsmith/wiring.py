@@ -205,7 +205,7 @@ def _agent(parts: ProposerParts) -> Iterator[Proposer]:
     """The agent, its journal and the proxy between it and the model server."""
     from kernelsmith import capture, rehearsal
     from kernelsmith.lineage.journal import open_journal
-    from kernelsmith.proposers.agent import Agent
+    from kernelsmith.proposers.agent import Agent, Budget, CountingJournal
 
     if parts.agent is None:
         raise InputError("the agent has no settings", hint="start the run again")
@@ -216,8 +216,16 @@ def _agent(parts: ProposerParts) -> Iterator[Proposer]:
         if endpoint is None:
             played = stack.enter_context(rehearsal.running())
             endpoint = Endpoint(base_url=played, api_key="rehearsal")
-        proxy = stack.enter_context(capture.running(journal, endpoint.base_url))
         sessions = journal.sessions(parts.run_id)
+        spent = [
+            (call.answer.model, call.answer.usage)
+            for session in sessions
+            for call in session.calls
+            if call.answer is not None
+        ]
+        budget = Budget(parts.agent, spent)
+        counting = CountingJournal(journal=journal, count=budget.count)
+        proxy = stack.enter_context(capture.running(counting, endpoint.base_url))
         agent = Agent(
             settings=parts.agent,
             tasks=parts.tasks,
@@ -229,12 +237,7 @@ def _agent(parts: ProposerParts) -> Iterator[Proposer]:
             base_url=f"{proxy}/k/{parts.run_id}",
             api_key=endpoint.api_key,
             normal_hash=parts.normal_hash,
-            spent=[
-                (call.answer.model, call.answer.usage)
-                for session in sessions
-                for call in session.calls
-                if call.answer is not None
-            ],
+            budget=budget,
             sessions=sessions,
         )
         stack.callback(agent.close)

@@ -45,9 +45,9 @@ class Mixed:
         """The agent's: the search spends nothing."""
         return self._agent.standing()
 
-    def close(self) -> None:
+    def close(self, histories: Mapping[str, Sequence[Judged]] | None = None) -> None:
         """Closes both."""
-        self._agent.close()
+        self._agent.close(histories)
         self._search.close()
 
     def _asked(self, histories: Mapping[str, Sequence[Judged]], wait_s: float) -> str | None:

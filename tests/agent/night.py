@@ -28,6 +28,7 @@ from kernelsmith.model import (
     seed_candidate,
 )
 from kernelsmith.proposers.agent import Agent
+from kernelsmith.proposers.agent.budget import Budget
 from kernelsmith.proposers.agent.desk import Desk, View
 from kernelsmith.proposers.agent.fittings import Fittings
 from kernelsmith.proposers.agent.population import Choice
@@ -190,6 +191,7 @@ class Script:
                 ticket = await budget.admit(300, settings.max_tokens)
                 if ticket is None:
                     return None
+                budget.budget.count(self.usage)  # as the proxy does
                 budget.settle(ticket, self.usage)
                 if name == "raise":
                     raise self.errors[source]
@@ -314,7 +316,7 @@ class Night:
             base_url="http://127.0.0.1:9",
             api_key="",
             normal_hash=normal_hash,
-            spent=self.spent,
+            budget=Budget(self.settings, self.spent),
             sessions=self.journal.sessions(RUN),
             fittings=fittings,
         )

@@ -5,6 +5,7 @@ import json
 import re
 import threading
 import time
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 
 from kernelsmith.catalog import load_task
 from kernelsmith.errors import InputError, KernelsmithError, MissingError, StorageError
-from kernelsmith.model import Usage, seed_candidate
+from kernelsmith.model import CallAnswered, Usage, seed_candidate
+from kernelsmith.proposers.agent import Budget, CountingJournal
 from kernelsmith.proposers.agent.agent import SWEEP
 from kernelsmith.proposers.agent.crew import MAX_BARREN_IN_A_ROW
 from kernelsmith.proposers.agent.desk import Desk
@@ -321,6 +323,7 @@ class Played(NoCaller):
         self.bodies.append(body)
         said = MESSAGE % (turn, b"ab"[turn : turn + 1]) if turn < 2 else WORDS
         answer = parse_answer(200, "application/json", said)
+        budget.budget.count(answer.usage)
         budget.settle(ticket, answer.usage)
         return answer
 
@@ -376,3 +379,39 @@ def test_a_real_session_begins_with_its_prompts_frozen() -> None:
     assert len(start.prompt) == 64
     assert b"secret" not in start.prefix + start.opening
     assert asyncio.run(made.toolbox(task, start.id, seed).run("t", "lineage", {})).is_error is False
+
+
+def test_the_last_verdict_reaches_its_session_and_no_call_follows_it() -> None:
+    night = Night(Script([[("submit", "a"), ("submit", "b")]]))
+    task = night.tasks[0]
+    while night.agent.choose(night.histories, 1.0) is None:
+        pass
+    wanted = night.agent.propose(task, night.histories[task.name])
+    assert wanted is not None
+    night.histories["toy"].append(night.gate.verdict(wanted))
+    night.agent.close(night.histories)
+    assert night.journal.answers == ["NOT_FASTER"]
+    assert night.journal.ends == []
+    assert " 1 calls" in night.agent.standing()
+
+
+def test_an_answer_counts_when_it_is_on_record_whoever_still_waits_for_it() -> None:
+    budget = Budget(settings(budget_tokens=100))
+    night = Night(Script([]))
+    counting = CountingJournal(journal=night.journal, count=budget.count)
+    given_up = CallAnswered(
+        call_id="c",
+        status=200,
+        headers=(),
+        body=b"",
+        complete=True,
+        delivered_bytes=0,
+        error="the client left",
+        first_byte_s=None,
+        seconds=1.0,
+        usage=Usage(output=60),
+    )
+    counting.append(given_up).result()
+    assert (budget.spend.tokens, budget.spent) == (60, False)
+    counting.append(replace(given_up, usage=Usage(output=40))).result()
+    assert budget.spent

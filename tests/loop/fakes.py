@@ -80,7 +80,7 @@ class FakeProposer:
     def standing(self) -> str:
         return ""
 
-    def close(self) -> None:
+    def close(self, histories: Any = None) -> None:
         self.closed = True
 
     def propose(self, task: Task, history: Sequence[Any]) -> Candidate | None:
@@ -108,7 +108,7 @@ class Parrot:
     def standing(self) -> str:
         return ""
 
-    def close(self) -> None:
+    def close(self, histories: Any = None) -> None:
         return None
 
     def propose(self, task: Task, history: Sequence[Any]) -> Candidate | None:

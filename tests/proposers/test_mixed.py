@@ -43,7 +43,7 @@ class Told:
     def standing(self) -> str:
         return f"{self.author} stands"
 
-    def close(self) -> None:
+    def close(self, histories: Any = None) -> None:
         self.closed = True
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from kernelsmith.errors import InfrastructureError, StorageError
-from kernelsmith.model import AgentSettings, Candidate, SessionRecord, Task, Usage
+from kernelsmith.model import AgentSettings, Candidate, SessionRecord, Task
 from kernelsmith.ports import Journal, Judge, Judged
 from kernelsmith.proposers.agent.budget import Budget
 from kernelsmith.proposers.agent.crew import Crew
@@ -23,6 +23,7 @@ from kernelsmith.proposers.agent.population import Population
 SWEEP = 8  # looks served at most in a ``choose`` that is not to wait
 FAILED_LOOKS_IN_A_ROW = 2
 WAIT_S = 1.0
+LAST_WORDS_S = 2.0
 CLOSE_TIMEOUT_S = 60.0  # the journal may wait for the disk
 
 
@@ -44,19 +45,15 @@ class Agent:
         base_url: str,
         api_key: str,
         normal_hash: Callable[[str], str],
-        spent: Sequence[tuple[str, Usage]] = (),
+        budget: Budget,
         sessions: Sequence[SessionRecord] = (),
         fittings: Callable[[Desk], Fittings] | None = None,
     ) -> None:
-        """``base_url``: the proxy's, up to the run; a session's id is added to it. ``spent`` and
-        ``sessions``: what is on record of a resumed run. ``fittings``: other conversations than
-        the real ones, for tests.
-
-        Raises:
-            InputError: dollars are limited and the model has no price.
-        """
+        """``base_url``: the proxy's, up to the run; a session's id is added to it. ``budget``: what
+        the proxy's answers are counted on, with those of a resumed run. ``sessions``: what is on
+        record of it. ``fittings``: other conversations than the real ones, for tests."""
         self._judges = judges
-        self._budget = Budget(settings, spent)
+        self._budget = budget
         self._population = Population(run_id=run_id, settings=settings)
         for record in sessions:
             self._population.note_record(record)
@@ -119,14 +116,17 @@ class Agent:
         """How many sessions wait for the gate."""
         return self._desk.queued()
 
-    def close(self) -> None:
-        """Cancels every session; calls in flight are cut off. They go on when the run does.
+    def close(self, histories: Mapping[str, Sequence[Judged]] | None = None) -> None:
+        """Passes on the last verdicts, then cancels every session; calls in flight are cut off.
+        They go on when the run does.
 
         Raises:
             InfrastructureError: the sessions do not end.
         """
         if self._thread is None or self._loop is None or self._main is None:
             return
+        if histories and self._thread.is_alive():
+            self._desk.last_words(histories, LAST_WORDS_S)
         with suppress(RuntimeError):  # it has ended by itself
             self._loop.call_soon_threadsafe(self._main.cancel)
         self._thread.join(CLOSE_TIMEOUT_S)

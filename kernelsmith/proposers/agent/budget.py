@@ -4,9 +4,13 @@ A call may begin while the spend is below the limit. While calls are in flight t
 are set aside, and another begins only if its own fits beside them; when none is in flight one is
 let through whatever it may cost. So at most one call ever begins that can take the spend past the
 limit, and none after it did. Money is exact: ``Decimal``, by ``model.cost_usd``.
+
+What counts is what the proxy has recorded, not what a client saw: an answer whose client gave up is
+paid for too. It is counted before its client sees the end, so before its ticket is settled.
 """
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -39,7 +43,7 @@ class Spend:
 
 class Budget:
     """One budget over all conversations of a run. ``admit`` and ``settle`` belong to one event
-    loop; ``spend`` and ``spent`` may be read from any thread."""
+    loop; ``count``, ``spend`` and ``spent`` to any thread."""
 
     def __init__(self, settings: AgentSettings, spent: Sequence[tuple[str, Usage]] = ()) -> None:
         """``spent``: model and usage of every answer on record of a resumed run.
@@ -58,8 +62,9 @@ class Budget:
         self._settled = asyncio.Event()
         self._tokens_a_byte = 1 / BYTES_A_TOKEN
         self._spend = Spend()
+        self._counting = threading.Lock()
         for model, usage in spent:
-            self._count(usage, settings.prices.get(model) or settings.price)
+            self.count(usage, model)
 
     @property
     def spend(self) -> Spend:
@@ -86,15 +91,25 @@ class Budget:
         return None
 
     def settle(self, ticket: Ticket, usage: Usage | None) -> None:
-        """The ticket's call is over; ``usage`` None: nothing came back that was counted."""
+        """The ticket's call is over; ``usage``: what its client saw of it, for better estimates."""
         self._in_flight.remove(ticket)
-        if usage is not None:
-            if ticket.prompt_bytes:
-                dense = usage.prompt_tokens / ticket.prompt_bytes
-                self._tokens_a_byte = max(self._tokens_a_byte, dense)
-            self._count(usage, self._settings.price)
+        if usage is not None and ticket.prompt_bytes:
+            dense = usage.prompt_tokens / ticket.prompt_bytes
+            self._tokens_a_byte = max(self._tokens_a_byte, dense)
         self._settled.set()
         self._settled = asyncio.Event()
+
+    def count(self, usage: Usage, model: str = "") -> None:
+        """One recorded answer; a model without a price costs what the chosen one does."""
+        if not usage.tokens:
+            return
+        price = self._settings.prices.get(model) or self._settings.price
+        with self._counting:
+            self._spend = Spend(
+                calls=self._spend.calls + 1,
+                tokens=self._spend.tokens + usage.tokens,
+                usd=self._spend.usd + _cost_usd(usage, price),
+            )
 
     def standing(self) -> str:
         """For display: the spend beside its limits."""
@@ -126,13 +141,6 @@ class Budget:
             prompt_bytes=prompt_bytes,
             worst_tokens=prompt + max_tokens,
             worst_usd=max(_cost_usd(each, price) for each in worst),
-        )
-
-    def _count(self, usage: Usage, price: Price | None) -> None:
-        self._spend = Spend(
-            calls=self._spend.calls + 1,
-            tokens=self._spend.tokens + usage.tokens,
-            usd=self._spend.usd + _cost_usd(usage, price),
         )
 
 

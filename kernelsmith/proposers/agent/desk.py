@@ -86,6 +86,7 @@ class Desk:
         self._offered: tuple[str, ...] = ()
         self._queue: list[Waiting] = []
         self._taken: list[Waiting] = []
+        self._sent_away = 0
 
     # What sessions call, on their event loop.
 
@@ -142,6 +143,27 @@ class Desk:
             for waiting in self._all():
                 if waiting.task not in histories:
                     self._withdraw(waiting)
+
+    def last_words(self, histories: Mapping[str, Sequence[Judged]], wait_s: float) -> None:
+        """The last verdicts to whoever waits for one; then no task is on offer. Returns when those
+        who were told are done with it, or after ``wait_s`` seconds."""
+        with self._changed:
+            waited = [each for each in self._taken if not each.future.done()]
+            self.publish(histories)
+            told = sum(each not in self._taken for each in waited)
+            self.publish({})
+            goal, until_s = self._sent_away + told, time.monotonic() + wait_s
+            while self._sent_away < goal and (left_s := until_s - time.monotonic()) > 0:
+                self._changed.wait(left_s)
+
+    def admits(self, task: str) -> bool:
+        """Whether a session about this task may go on to its next call. Any thread."""
+        with self._changed:
+            if task in self._offered:
+                return True
+            self._sent_away += 1
+            self._changed.notify_all()
+            return False
 
     def next(self, until_s: float, idle: Callable[[], bool], only: str = "") -> Waiting | None:
         """Who has waited longest; waits for one until the monotonic clock shows ``until_s`` or

@@ -1,16 +1,44 @@
 """What stands between a conversation and the parts it uses: it watches, and changes little."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelsmith.model import JournalEntry, ToolDone, Usage
+from kernelsmith.model import CallAnswered, JournalEntry, SessionRecord, ToolDone, Usage
 from kernelsmith.ports import Journal
 from kernelsmith.proposers.agent.budget import Budget, Ticket
 from kernelsmith.proposers.agent.desk import Desk
 from kernelsmith.proposers.agent.seams import Toolbox, ToolReply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountingJournal:
+    """The proxy's journal: each answer is counted when it is on record, before its client sees
+    the end of it."""
+
+    journal: Journal
+    count: Callable[[Usage, str], None]
+
+    def append(self, entry: JournalEntry) -> "Future[str]":
+        """As the journal's own."""
+        future = self.journal.append(entry)
+        if isinstance(entry, CallAnswered):
+            future.add_done_callback(lambda done: self._recorded(done, entry))
+        return future
+
+    def sessions(self, run_id: str) -> Sequence[SessionRecord]:
+        """As the journal's own."""
+        return self.journal.sessions(run_id)
+
+    def close(self) -> None:
+        """As the journal's own."""
+        self.journal.close()
+
+    def _recorded(self, done: "Future[str]", answer: CallAnswered) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self.count(answer.usage, answer.model)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +89,7 @@ class Purse:
 
     async def admit(self, prompt_bytes: int, max_tokens: int) -> Ticket | None:
         """As the budget's own; None where the task was withdrawn, too."""
-        if self.task not in self.desk.offered():
+        if not self.desk.admits(self.task):
             return None
         return await self.budget.admit(prompt_bytes, max_tokens)
 

@@ -40,7 +40,7 @@ class Search:
         """Nothing is spent and nothing is under way between two proposals."""
         return ""
 
-    def close(self) -> None:
+    def close(self, histories: Mapping[str, Sequence[Judged]] | None = None) -> None:
         """Nothing is held."""
 
     def propose(self, task: Task, history: Sequence[Judged]) -> Candidate | None:
