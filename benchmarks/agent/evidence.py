@@ -73,8 +73,8 @@ def examine(db: Path, happened: Happened, killed_lives: int) -> Evidence:
             run_id = connection.exec_driver_sql("SELECT id FROM runs").scalar_one()
             sessions = conversations.sessions(connection, run_id)
             for session in sessions:
-                _conversation(found, session)
-            _server(found, sessions, happened)
+                conversation(found, session)
+            server(found, sessions, happened)
             _gate(found, connection, happened, killed_lives)
             _standing(found, connection, sessions)
     finally:
@@ -82,7 +82,7 @@ def examine(db: Path, happened: Happened, killed_lives: int) -> Evidence:
     return found
 
 
-def _conversation(found: Evidence, session: SessionRecord) -> None:
+def conversation(found: Evidence, session: SessionRecord) -> None:
     """No received turn is sent again; every body begins with the one before it."""
     start = session.start
     found.require(start is not None, f"{session.id} has no beginning on record")
@@ -117,7 +117,7 @@ def _conversation(found: Evidence, session: SessionRecord) -> None:
     found.require(not twice, f"{session.id}: results recorded twice: {twice}")
 
 
-def _server(found: Evidence, sessions: Sequence[SessionRecord], happened: Happened) -> None:
+def server(found: Evidence, sessions: Sequence[SessionRecord], happened: Happened) -> None:
     """The bytes that the server saw are those on record."""
     sent, answered = Counter[str](), Counter[str]()
     for session in sessions:
