@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from kernelsmith.errors import DatabaseError, KernelsmithError, StorageError
-from kernelsmith.lineage.models import APPLICATION_ID, HEAD_REVISION
+from kernelsmith.lineage.models import APPLICATION_ID, HEAD_REVISION, OLDEST_READABLE
 
 BUSY_TIMEOUT_S = 30.0
 _OTHER_HINT = "name another file with --db or KERNELSMITH_DB"
@@ -140,10 +140,11 @@ def open_for_reading(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Data
     if state is None:
         connection.close()
         raise DatabaseError(f"database {path} holds no runs", hint="`kernelsmith run TASK` first")
-    if state < HEAD_REVISION:
+    if state < OLDEST_READABLE:
         connection.close()
         raise DatabaseError(
-            f"database {path} has schema {state}, this version reads {HEAD_REVISION}",
+            f"database {path} has schema {state}, this version reads {OLDEST_READABLE} "
+            f"to {HEAD_REVISION}",
             hint="the next `kernelsmith run` or `resume` on it upgrades it",
         )
     return Database(path=path, connection=connection, writable=False)

@@ -17,19 +17,23 @@ from kernelsmith.lineage.models_conversation import (
     Submission,
     ToolResult,
 )
+from kernelsmith.lineage.models_review import ExportRow, ReviewRow
 
 __all__ = [
     "APPLICATION_ID",
     "HEAD_REVISION",
+    "OLDEST_READABLE",
     "Base",
     "Blob",
     "CandidateRow",
     "CheckRow",
     "Event",
+    "ExportRow",
     "ModelAnswer",
     "ModelCall",
     "Parent",
     "Retiming",
+    "ReviewRow",
     "Run",
     "RunTask",
     "SessionEndRow",
@@ -42,7 +46,8 @@ __all__ = [
 ]
 
 APPLICATION_ID = 0x6B736D74  # "ksmt", in the header of our SQLite files
-HEAD_REVISION = "0002"
+HEAD_REVISION = "0003"
+OLDEST_READABLE = "0002"  # what came later only added tables
 
 
 class Step(Base):

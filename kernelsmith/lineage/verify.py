@@ -98,7 +98,8 @@ def _check_table(
 ) -> tuple[list[Finding], int]:
     keys = [column.name for column in table.primary_key]
     findings, count = [], 0
-    for row in connection.execute(select(table)).mappings():
+    is_here = _has_table(connection, table.name)  # else of a later schema, or dropped since
+    for row in connection.execute(select(table)).mappings() if is_here else ():
         count += 1
         key = tuple(row[name] for name in keys)
         digest, step = expected.pop(key, ("", None))
@@ -112,6 +113,11 @@ def _check_table(
     for key, (_, step) in expected.items():
         findings.append(Finding(table=table.name, key=key, problem="deleted", step=step))
     return findings, count
+
+
+def _has_table(connection: Connection, name: str) -> bool:
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return connection.exec_driver_sql(query, (name,)).first() is not None
 
 
 def _check_blobs(connection: Connection) -> Iterator[Finding]:

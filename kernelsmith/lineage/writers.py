@@ -20,6 +20,7 @@ from kernelsmith.lineage.models import (
     VerdictRow,
 )
 from kernelsmith.lineage.step import StepWriter
+from kernelsmith.lineage.writers_review import write_export, write_review
 from kernelsmith.model import Candidate, Verdict
 
 Payload = Mapping[str, Any]
@@ -177,6 +178,8 @@ WRITERS: Mapping[str, Callable[[StepWriter, Payload], str]] = {
     "verdict": write_verdict,
     "retiming": write_retiming,
     "duplicate": write_duplicate,
+    "review": write_review,
+    "export": write_export,
 }
 
 

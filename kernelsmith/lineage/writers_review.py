@@ -1,0 +1,64 @@
+"""What a review and an export write. Called by ``store.append`` inside its transaction."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select
+
+from kernelsmith.errors import InfrastructureError, InputError
+from kernelsmith.lineage import records, reviews
+from kernelsmith.lineage.models import CandidateRow, ExportRow, ReviewRow
+from kernelsmith.lineage.step import StepWriter
+
+Payload = Mapping[str, Any]
+
+
+def write_review(writer: StepWriter, payload: Payload) -> str:
+    """A person's decision. Payload: ``record``, ``decision`` ("approve", "reject", "undo"),
+    ``reviewer``, ``note``. What may be decided is asked here too, inside the transaction.
+
+    Raises:
+        InputError: the candidate may not be approved; nothing stands that could be taken back.
+    """
+    record, decision = payload["record"], payload["decision"]
+    if decision not in ("approve", "reject", "undo"):
+        raise InfrastructureError(f"{decision!r} is no decision")
+    found = writer.connection.execute(
+        select(CandidateRow.id, CandidateRow.run_id).where(CandidateRow.record == record)
+    ).first()
+    if found is None:
+        raise InfrastructureError(f"candidate record {record} is not in this database")
+    reason = reviews.why_not_approvable(writer.connection, record)
+    if decision == "approve" and reason:
+        raise InputError(
+            f"candidate {found.id} cannot be approved: {reason}",
+            hint=f"`kernelsmith show {found.id}` shows its record",
+        )
+    if decision == "undo" and reviews.standing(writer.connection, record) is None:
+        raise InputError(
+            f"no decision about candidate {found.id} stands: there is nothing to undo",
+            hint="`kernelsmith review` lists what waits",
+        )
+    identity = records.uuid7()
+    row = {"id": identity, "step": writer.seq, "record": record, "run_id": found.run_id}
+    said = {name: payload[name] for name in ("decision", "reviewer", "note")}
+    writer.run_id = found.run_id
+    writer.add(ReviewRow, {**row, **said, "at": writer.at})
+    return identity
+
+
+def write_export(writer: StepWriter, payload: Payload) -> str:
+    """A certificate that was written into a library. Payload: ``record``, ``folder``,
+    ``certificate_hash``. Run and task are the record's."""
+    record = payload["record"]
+    found = writer.connection.execute(
+        select(CandidateRow.run_id, CandidateRow.task).where(CandidateRow.record == record)
+    ).first()
+    if found is None:
+        raise InfrastructureError(f"candidate record {record} is not in this database")
+    identity = records.uuid7()
+    writer.run_id = found.run_id
+    row = {"id": identity, "step": writer.seq, "record": record, "run_id": found.run_id}
+    kept = {name: payload[name] for name in ("folder", "certificate_hash")}
+    writer.add(ExportRow, {**row, "task": found.task, **kept, "at": writer.at})
+    return identity
