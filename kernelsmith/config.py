@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from kernelsmith.errors import InputError, MissingError
 from kernelsmith.model import AgentSettings, Price, Rates
@@ -65,20 +66,45 @@ def endpoint(environment: Mapping[str, str] | None = None) -> Endpoint:
     ``ANTHROPIC_AUTH_TOKEN``). A server of one's own may need no key.
 
     Raises:
+        InputError: the address is none.
         MissingError: no key for Anthropic's own server.
     """
     variables = os.environ if environment is None else environment
     key = variables.get("ANTHROPIC_API_KEY") or variables.get("ANTHROPIC_AUTH_TOKEN") or ""
     base_url = variables.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
-    if not base_url.startswith(("http://", "https://")):
-        raise InputError(f"ANTHROPIC_BASE_URL is {base_url!r}", hint="http://HOST:PORT or https://")
+    base_url = server_address(base_url)
     if not key and base_url == DEFAULT_BASE_URL:
         raise MissingError(
             "the agent needs a key: ANTHROPIC_API_KEY is not set",
             hint="set it, or point ANTHROPIC_BASE_URL at a server of your own; "
             "`kernelsmith rehearse` needs neither",
         )
-    return Endpoint(base_url=base_url.rstrip("/"), api_key=key or "none")
+    return Endpoint(base_url=base_url, api_key=key or "none")
+
+
+def server_address(url: str) -> str:
+    """The address of a model server, without a slash at its end.
+
+    Raises:
+        InputError: no http or https address, or one that carries a credential or a query.
+    """
+    hint = "name it as https://HOST or http://HOST:PORT"
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+        _ = parts.port
+    except ValueError as error:
+        raise InputError(f"the model server's address is {url!r}: {error}", hint=hint) from error
+    if "@" in parts.netloc:
+        raise InputError(
+            "the model server's address carries a credential",
+            hint="the client sends its own; " + hint,
+        )
+    if not url.isascii() or not url.isprintable() or " " in url:
+        raise InputError(f"the model server's address is {url!r}", hint=hint)
+    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
+        raise InputError(f"the model server's address is {url!r}", hint=hint)
+    return url.rstrip("/")
 
 
 def agent_settings(table: Mapping[str, Any], **options: Any) -> AgentSettings:
@@ -92,6 +118,8 @@ def agent_settings(table: Mapping[str, Any], **options: Any) -> AgentSettings:
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(given.get("budget_usd"), str) and given["budget_usd"] != "none":
         given["budget_usd"] = dollars(given["budget_usd"])
+    if "rehearsal" in table:
+        raise InputError("unknown key agent.rehearsal", hint="`kernelsmith rehearse` is a command")
     found = settings_of({"model": DEFAULT_MODEL, **table, **given}, prices=shipped_prices())
     for name in ("max_tokens", "concurrency", "sessions_max", "turns_max", "stale_submissions"):
         value = getattr(found, name)
@@ -122,7 +150,12 @@ def settings_of(table: Mapping[str, Any], prices: Mapping[str, Price]) -> AgentS
     unknown = sorted(set(table) - known)
     if unknown:
         raise InputError(f"unknown key agent.{unknown[0]}", hint=f"known: {', '.join(known)}")
-    own = {model: _price(model, rates) for model, rates in table.get("prices", {}).items()}
+    prices_of_table = table.get("prices", {})
+    if not isinstance(prices_of_table, Mapping):
+        raise InputError(
+            f"agent.prices = {prices_of_table!r}", hint='a table [agent.prices."MODEL"]'
+        )
+    own = {model: _price(model, rates) for model, rates in prices_of_table.items()}
     # "none" is how a file or an option says that dollars are not limited: TOML has no null.
     plain = {k: None if v == "none" else v for k, v in table.items() if k != "prices"}
     try:
@@ -199,10 +232,13 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def _price(model: str, table: Mapping[str, Any]) -> Price:
+def _price(model: str, table: Any) -> Price:
     """A price from a flat table (rates, ``long_above``, ``long``) or from its recorded form."""
     from pydantic import TypeAdapter, ValidationError
 
+    hint = "US dollars for a million tokens, e.g. input = 4"
+    if not isinstance(table, Mapping):
+        raise InputError(f'agent.prices."{model}" = {table!r}: it must be a table', hint=hint)
     names = {each.name for each in fields(Rates)}
     if "rates" in table:
         shaped: dict[str, Any] = dict(table)
@@ -216,11 +252,13 @@ def _price(model: str, table: Mapping[str, Any]) -> Price:
         shaped = {"rates": {name: table[name] for name in names & set(table)}}
         shaped |= {name: table[name] for name in ("long_above", "long") if name in table}
     try:
-        return TypeAdapter(Price).validate_python(shaped)
+        price = TypeAdapter(Price).validate_python(shaped)
     except ValidationError as error:
         first = error.errors()[0]
         where = str(first["loc"][-1])
-        raise InputError(
-            f'agent.prices."{model}": {where}: {first["msg"]}',
-            hint="US dollars for a million tokens, e.g. input = 4",
-        ) from error
+        raise InputError(f'agent.prices."{model}": {where}: {first["msg"]}', hint=hint) from error
+    for rates in (price.rates, price.long):
+        below = [name for name in sorted(names) if rates is not None and getattr(rates, name) < 0]
+        if below:
+            raise InputError(f'agent.prices."{model}": {below[0]} is below 0', hint=hint)
+    return price

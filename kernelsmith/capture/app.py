@@ -22,6 +22,7 @@ from kernelsmith.capture import credentials, headers, upstream
 from kernelsmith.capture.exchange import Exchange, Receive, Send, refuse
 from kernelsmith.capture.headers import Incoming
 from kernelsmith.capture.upstream import Limits
+from kernelsmith.config import server_address
 from kernelsmith.errors import InputError
 from kernelsmith.loopback import serving
 from kernelsmith.model import CallSent, JournalEntry
@@ -167,7 +168,7 @@ def build(
     """
     proxy = Proxy(
         journal=journal,
-        upstream=upstream.checked(url),
+        upstream=server_address(url),
         limits=limits or Limits(),
         say=say or _say,
     )

@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from kernelsmith.errors import InputError
-
 IDLE_S = 30.0
 
 
@@ -27,30 +25,6 @@ class Limits:
     connect_s: float = 15.0
     silence_s: float = 600.0
     connections: int = 256
-
-
-def checked(url: str) -> str:
-    """An upstream's address, without a slash at its end.
-
-    Raises:
-        InputError: no http or https address, or one that carries a credential or a query.
-    """
-    hint = "name it as https://HOST or http://HOST:PORT"
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-        _ = parts.port
-    except ValueError as error:
-        raise InputError(f"the upstream is {url!r}: {error}", hint=hint) from error
-    if "@" in parts.netloc:
-        raise InputError(
-            "the upstream's address carries a credential", hint="the client sends its own; " + hint
-        )
-    if not url.isascii() or not url.isprintable() or " " in url:
-        raise InputError(f"the upstream is {url!r}", hint=hint)
-    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
-        raise InputError(f"the upstream is {url!r}", hint=hint)
-    return url.rstrip("/")
 
 
 def connect(url: str, limits: Limits) -> httpx2.AsyncHTTPTransport:

@@ -30,10 +30,9 @@ def proxy(
 ) -> None:
     """Record every model call of other clients, byte for byte, until Ctrl-C."""
     from kernelsmith.capture import running
-    from kernelsmith.capture.upstream import checked
     from kernelsmith.lineage.journal import open_journal
 
-    url = checked(options.chosen("--upstream", upstream, _default_upstream()))
+    url = config.server_address(options.chosen("--upstream", upstream, _default_upstream()))
     path = db or config.load().db
     journal = open_journal(path)
     try:

@@ -52,7 +52,7 @@ def test_it_says_where_to_point_a_client_and_ends_on_ctrl_c(tmp_path: Path) -> N
 
 
 def test_a_wrong_address_makes_no_database(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="upstream"):
+    with pytest.raises(InputError, match="address"):
         proxy(upstream="ftp://x", db=tmp_path / "calls.db")
     assert list(tmp_path.iterdir()) == []
 
@@ -71,7 +71,7 @@ def test_a_wrong_address_makes_no_database(tmp_path: Path) -> None:
     ],
 )
 def test_an_address_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(InputError, match="upstream") as caught:
+    with pytest.raises(InputError, match="address") as caught:
         build(MemoryJournal(), url)
     assert "a:b" not in caught.value.message
     assert caught.value.hint

@@ -13,6 +13,8 @@ from kernelsmith.errors import InputError, MissingError
 from kernelsmith.lineage import records
 from kernelsmith.model import Rates, Usage, cost_usd
 
+RATE_NAMES = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
+
 
 def test_the_default_model_is_current_in_the_client_and_has_a_price() -> None:
     known = {name for part in typing.get_args(Model) for name in typing.get_args(part)}
@@ -51,6 +53,10 @@ def test_settings_come_back_from_the_record_as_they_were() -> None:
         ({"model": "mine"}, "no price is known for model 'mine'"),
         ({"prices": {"mine": {"input": "x"}}}, 'agent.prices."mine"'),
         ({"prices": {"mine": {"inptu": "1"}}}, "unknown key 'inptu'"),
+        ({"prices": 5}, "agent.prices = 5"),
+        ({"prices": {"mine": 5}}, 'agent.prices."mine" = 5'),
+        ({"prices": {"mine": dict.fromkeys(RATE_NAMES, -1)}}, "cache_read is below 0"),
+        ({"rehearsal": True}, "unknown key agent.rehearsal"),
     ],
 )
 def test_a_wrong_setting_is_named(table: dict[str, object], says: str) -> None:
@@ -70,6 +76,23 @@ def test_the_key_is_needed_for_anthropic_and_never_shown() -> None:
     assert "sk-secret" not in repr(found)
     own = config.endpoint({"ANTHROPIC_BASE_URL": "http://127.0.0.1:8000/v/"})
     assert own.base_url == "http://127.0.0.1:8000/v"
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("ftp://host", "address is 'ftp://host'"),
+        ("http://", "address is 'http://'"),
+        ("http://host:99999", "Port out of range"),
+        ("http://host?key=1", "address is"),
+        ("http://me:hunter2@host", "carries a credential"),
+    ],
+)
+def test_a_wrong_address_is_named_before_anything_is_built(url: str, says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        config.endpoint({"ANTHROPIC_BASE_URL": url})
+    assert says in caught.value.message
+    assert "hunter2" not in caught.value.message
 
 
 def test_a_call_is_priced_to_the_last_digit_and_long_prompts_pay_the_long_rates() -> None:
