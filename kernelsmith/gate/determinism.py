@@ -45,7 +45,7 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
                 evidence={"kernel": plan_class.kernel, "ttir": line},
             )
     cases = sorted(bench.task.cases, key=lambda case: reference.seconds[case.id])
-    repeats = [*_all_repeats(cases, reference.secret), *_padded(bench.task, cases)]
+    repeats = [*_all_repeats(cases, reference.secret), *padded(bench.task, cases)]
     found = bench.prepare(subject, [one.case for one in repeats])
     if found.status is not None:
         return found
@@ -77,7 +77,7 @@ def _all_repeats(cases: list[Case], secret: int) -> Iterator[Repeat]:
         yield Repeat(base=case, case=case, how="programs on 2 threads", order="threads:2")
 
 
-def _padded(task: Task, cases: list[Case]) -> Iterator[Repeat]:
+def padded(task: Task, cases: list[Case]) -> Iterator[Repeat]:
     """Each call form and dtype once with gaps between the rows of every input, and once for each
     input alone."""
     seen: set[tuple[str, str]] = set()
