@@ -1,6 +1,7 @@
-"""What must still hold when a run is taken up again: nobody runs it, same seeds, same epoch."""
+"""What must still hold when a run is taken up again: nobody runs it, same tasks, same epoch."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from kernelsmith.errors import InputError
@@ -47,6 +48,26 @@ def require_same_seeds(tasks: tuple[Task, ...], seeds: Mapping[str, str]) -> Non
                 f"{now}, was {seeds[task.name]}",
                 hint="start a new run, or restore the seed",
             )
+
+
+def require_same_definitions(tasks: tuple[Task, ...], recorded: Mapping[str, Task | None]) -> None:
+    """Refuses other cases, ranges or limits than the run began with: its verdicts would no longer
+    mean the same. A run of a version that kept no definitions passes.
+
+    Raises:
+        InputError: a definition has changed; names its first field that did.
+    """
+    for task in tasks:
+        then = recorded.get(task.name)
+        if then is None:
+            continue
+        for field in fields(task):
+            decides = field.name not in ("summary", "shipped")
+            if decides and getattr(task, field.name) != getattr(then, field.name):
+                raise InputError(
+                    f"the task {task.name} has changed since the run began: its {field.name}",
+                    hint="start a new run, or restore the task's file",
+                )
 
 
 def epochs(tasks: tuple[Task, ...], device: Device) -> dict[str, str]:

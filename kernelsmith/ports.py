@@ -53,9 +53,16 @@ class Sandbox(Protocol):
 
 class Judge(Protocol):
     """The gate. ``incumbent`` is the candidate to beat (the seed at first), ``confirms`` how many
-    candidates reached confirm in this run before this one."""
+    candidates reached confirm in this run before this one, ``number`` which of this gate's
+    judgements it is (None: the next): a recorded one's draws its hidden shapes again."""
 
-    def judge(self, candidate: Candidate, incumbent: Candidate, confirms: int) -> Verdict: ...
+    def judge(
+        self,
+        candidate: Candidate,
+        incumbent: Candidate,
+        confirms: int,
+        number: int | None = None,
+    ) -> Verdict: ...
     def retime(self, candidate: Candidate, sessions: int) -> tuple[bool, Gain, dict[str, Any]]:
         """Times a winner against the seed (end of run): (holds, gain, evidence)."""
 

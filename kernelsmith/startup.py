@@ -116,6 +116,7 @@ def new_run(
                 "sandbox": parts.sandbox.describe(),
                 "versions": versions(),
                 "options": {**_options(request), "epochs": continuity.epochs(tasks, device)},
+                "definitions": tasks,
                 "seeds": seeds,
                 "normal_hashes": [wiring.normal_hash(each.source) for each in seeds],
                 "process": this_process(),
@@ -149,6 +150,7 @@ def resumed_run(
     """
     from kernelsmith.lineage import queries, standings
     from kernelsmith.lineage.database import open_for_reading
+    from kernelsmith.lineage.definitions import definition
     from kernelsmith.lineage.store import open_store
     from kernelsmith.processes import this_process
 
@@ -162,11 +164,15 @@ def resumed_run(
             row = queries.run_row(connection, run_id)
             standing = standings.run_standing(connection, run_id)
             before = standings.before(connection, run_id)
+            judged_by = {
+                name: definition(connection, row["options"], name) for name in row["seeds"]
+            }
         continuity.require_resumable(standing, more != More())
         request = _request_again(db, row, standing.began, more)
         endpoint = _endpoint(request.proposer, request.agent)
         tasks = assembly.load_tasks(wiring, request.tasks, request.device, request.task_folders)
         continuity.require_same_seeds(tasks, row["seeds"])
+        continuity.require_same_definitions(tasks, judged_by)
         secret = int(row["secret_seed"])
         device = wiring.device(wiring.device_name(request.device))
         continuity.require_same_epoch(tasks, device, row)

@@ -11,7 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from kernelsmith import config
-from kernelsmith.cli import lineage_commands, proxying, reading, rehearsing, running, setting_up
+from kernelsmith.cli import (
+    lineage_commands,
+    proxying,
+    reading,
+    rehearsing,
+    running,
+    setting_up,
+    verifying,
+)
 from kernelsmith.cli.printing import visible
 from kernelsmith.errors import KernelsmithError
 from kernelsmith.wiring import Wiring, real
@@ -51,6 +59,7 @@ def build_app() -> typer.Typer:
     app.command("show")(reading.show)
     app.command("diff")(reading.diff)
     app.command("gate")(_aborting(running.gate))
+    app.command("replay")(_aborting(verifying.replay))
     app.command("proxy")(proxying.proxy)
     app.add_typer(lineage_commands.lineage_app(), name="lineage")
     return app

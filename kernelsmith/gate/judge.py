@@ -116,13 +116,21 @@ class Gate:
             self._reference = reference
         return self._reference
 
-    def judge(self, candidate: Candidate, incumbent: Candidate, confirms: int) -> Verdict:
+    def judge(
+        self,
+        candidate: Candidate,
+        incumbent: Candidate,
+        confirms: int,
+        number: int | None = None,
+    ) -> Verdict:
         """Judges one candidate against the incumbent.
 
         Args:
             candidate: of this task.
             incumbent: accepted in this run, or the seed.
             confirms: candidates that reached confirm in this run before.
+            number: of this judgement, to repeat one; hidden shapes, placements and inputs of
+                sessions follow from it.
 
         Raises:
             EvidenceError: the gate's own evidence cannot be trusted.
@@ -131,7 +139,7 @@ class Gate:
         """
         if candidate.task != self.task.name:
             raise InputError(f"candidate {candidate.id} is of task {candidate.task}")
-        self._judged += 1
+        self._judged = self._judged + 1 if number is None else number
         judging = Judging(
             subject=Subject(candidate=candidate, role="launcher"),
             incumbent=incumbent,

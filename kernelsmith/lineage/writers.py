@@ -29,10 +29,16 @@ Payload = Mapping[str, Any]
 def write_run(writer: StepWriter, payload: Payload) -> str:
     """A run with its tasks and their seeds, and its event "started". Payload: ``proposer``,
     ``seed``, ``secret_seed``, ``device``, ``device_facts``, ``sandbox``, ``versions``,
-    ``options``, ``seeds`` (a Candidate a task), ``normal_hashes`` (one a seed), ``process``."""
+    ``options``, ``seeds`` (a Candidate a task), ``normal_hashes`` (one a seed), ``process``, and
+    ``definitions``, a Task each: kept as blobs, whose hashes join the options."""
     run_id = records.uuid7()
     writer.run_id = run_id
-    facts = ("device_facts", "sandbox", "versions", "options")
+    facts = ("device_facts", "sandbox", "versions")
+    definitions = {
+        task.name: writer.add_blob(records.canonical(task).encode())
+        for task in payload.get("definitions", ())
+    }
+    options = {**payload["options"], **({"definitions": definitions} if definitions else {})}
     writer.add(
         Run,
         {
@@ -44,6 +50,7 @@ def write_run(writer: StepWriter, payload: Payload) -> str:
             "secret_seed": str(payload["secret_seed"]),
             "device": payload["device"],
             **{name: records.canonical(payload[name]) for name in facts},
+            "options": records.canonical(options),
         },
     )
     seeds = zip(payload["seeds"], payload["normal_hashes"], strict=True)

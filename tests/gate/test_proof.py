@@ -11,7 +11,7 @@ from kernelsmith.gate import policy, proof
 from kernelsmith.gate.probes.cheats import cheats
 from kernelsmith.gate.probes.mutants import mutants
 from kernelsmith.model import Candidate, CheckResult, Status, Task, Verdict, seed_candidate
-from kernelsmith.startup import proof_line
+from kernelsmith.assembly import proof_line
 
 TASKS = ("rms_norm", "linear")
 

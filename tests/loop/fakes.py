@@ -191,7 +191,13 @@ class FakeJudge:
     retimed: list[str] = field(default_factory=list)
     closed: bool = False
 
-    def judge(self, candidate: Candidate, incumbent: Candidate, confirms: int) -> Verdict:
+    def judge(
+        self,
+        candidate: Candidate,
+        incumbent: Candidate,
+        confirms: int,
+        number: int | None = None,
+    ) -> Verdict:
         self.clock[0] += self.cost_s
         self.judged.append((candidate.id, incumbent.id, confirms))
         if self.mark:
