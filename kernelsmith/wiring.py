@@ -225,7 +225,9 @@ def _agent(parts: ProposerParts) -> Iterator[Proposer]:
         ]
         budget = Budget(parts.agent, spent)
         counting = CountingJournal(journal=journal, count=budget.count)
-        proxy = stack.enter_context(capture.running(counting, endpoint.base_url))
+        proxy = stack.enter_context(
+            capture.running(counting, endpoint.base_url, only_run=parts.run_id)
+        )
         agent = Agent(
             settings=parts.agent,
             tasks=parts.tasks,

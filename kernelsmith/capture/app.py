@@ -37,12 +37,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(slots=True, kw_only=True)
 class Proxy:
-    """One running proxy: an ASGI app for the calls of one upstream."""
+    """One running proxy: an ASGI app for the calls of one upstream. ``only_run``: calls of other
+    runs are refused; "" takes all."""
 
     journal: Journal
     upstream: str
     limits: Limits
     say: Say
+    only_run: str = ""
     transport: httpx2.AsyncHTTPTransport | None = None
     loop: asyncio.AbstractEventLoop | None = None
     live: dict[int, Exchange] = field(default_factory=dict)
@@ -50,9 +52,11 @@ class Proxy:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Serves one call."""
-        _, _, run_id, session_id, rest = scope["raw_path"].split(b"/", 4)
+        # As it was written: an encoded slash parts nothing, so a piece may be missing.
+        _, _, run_id, session_id, rest = [*scope["raw_path"].split(b"/", 4), *[b""] * 4][:5]
         names = run_id.decode("latin-1"), session_id.decode("latin-1")
-        if not all(_NAME.fullmatch(name) for name in names):
+        known = self.only_run in ("", names[0])
+        if not known or not all(_NAME.fullmatch(name) for name in names):
             await PlainTextResponse(NOWHERE, 404)(scope, receive, send)
             return
         if scope["http_version"] == "1.0":  # its streams end by a closed connection: no clean end
@@ -158,10 +162,15 @@ class Proxy:
 
 
 def build(
-    journal: Journal, url: str, *, limits: Limits | None = None, say: Say | None = None
+    journal: Journal,
+    url: str,
+    *,
+    only_run: str = "",
+    limits: Limits | None = None,
+    say: Say | None = None,
 ) -> Starlette:
-    """The app. ``url``: where calls go. ``say``: is told in a line what could not be recorded.
-    ``app.state.proxy`` is the :class:`Proxy`.
+    """The app. ``url``: where calls go. ``only_run``: takes calls of this run alone. ``say``: is
+    told in a line what could not be recorded. ``app.state.proxy`` is the :class:`Proxy`.
 
     Raises:
         InputError: ``url`` is no http or https address.
@@ -171,6 +180,7 @@ def build(
         upstream=server_address(url),
         limits=limits or Limits(),
         say=say or _say,
+        only_run=only_run,
     )
     app = Starlette(
         routes=[
@@ -189,6 +199,7 @@ def running(
     url: str,
     *,
     port: int = 0,
+    only_run: str = "",
     limits: Limits | None = None,
     say: Say | None = None,
 ) -> Iterator[str]:
@@ -199,7 +210,7 @@ def running(
         InputError: ``url`` is no http or https address.
         InfrastructureError: the port is taken.
     """
-    app = build(journal, url, limits=limits, say=say)
+    app = build(journal, url, only_run=only_run, limits=limits, say=say)
     with serving(app, port=port) as base_url:
         try:
             yield base_url

@@ -59,7 +59,10 @@ def session(connection: Connection, session_id: str, run_id: str) -> SessionReco
         DatabaseError: a request or a blob is not as it was recorded.
     """
     blob = blobs(connection)
-    started = _one(connection, select(SessionRow).where(SessionRow.id == session_id))
+    started = _one(
+        connection,
+        select(SessionRow).where(SessionRow.id == session_id, SessionRow.run_id == run_id),
+    )
     ended = _one(connection, select(SessionEndRow).where(SessionEndRow.session_id == session_id))
     return SessionRecord(
         id=session_id,

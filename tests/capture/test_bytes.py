@@ -6,9 +6,11 @@ import threading
 import httpx2
 import pytest
 
+from kernelsmith.capture import running
 from tests.capture.parts import (
     LAST_CHUNK,
     Line,
+    MemoryJournal,
     Rig,
     chunked,
     cut,
@@ -198,7 +200,16 @@ def test_connections_to_the_upstream_are_used_again(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/v1/messages", "/k/run1", "/k/run1/s1", "/k/run%2F1/s1/v1/x", "/k/../s1/x"]
+    "path",
+    [
+        "/",
+        "/v1/messages",
+        "/k/run1",
+        "/k/run1/s1",
+        "/k/run%2F1/s1/v1/x",
+        "/k/../s1/x",
+        "/k%2Frun1%2Fs1%2Fx",
+    ],
 )
 def test_other_places_are_not_found(rig: Rig, path: str) -> None:
     answer = rig.dial(
@@ -207,6 +218,16 @@ def test_other_places_are_not_found(rig: Rig, path: str) -> None:
     assert answer.startswith(b"HTTP/1.1 404 ")
     assert b"/k/RUN/SESSION/v1/messages" in answer
     assert rig.journal.entries == []
+
+
+def test_a_runs_own_proxy_takes_no_call_of_another_run(rig: Rig) -> None:
+    journal = MemoryJournal()
+    rig.upstream.answers(whole(b"{}"))
+    with running(journal, rig.upstream.url, only_run="run1") as base, httpx2.Client() as client:
+        assert client.post(f"{base}/k/run2/s1/v1/messages", content=b"{}").status_code == 404
+        assert journal.entries == []
+        client.post(f"{base}/k/run1/s1/v1/messages", content=b"{}")
+    assert len(journal.entries) == 2
 
 
 def test_what_cannot_be_kept_is_refused_before_anything_goes_out(rig: Rig) -> None:

@@ -175,6 +175,17 @@ def test_sessions_are_found_by_their_beginning(
             queries.find_session(connection, "s9")
 
 
+def test_a_call_that_names_another_runs_session_does_not_bring_it_along(
+    store: LineageStore, journal: LineageJournal
+) -> None:
+    """A resumed run would go on with it."""
+    owner, other = talks.begin_run(store), talks.begin_run(store)
+    journal.append(talks.start(owner)).result()
+    journal.append(talks.sent(other, None, b"{}")).result()
+    assert [each.start for each in journal.sessions(other)] == [None]
+    assert [each.start and each.start.run_id for each in journal.sessions(owner)] == [owner]
+
+
 # ------------------------------------------------------------------------------- later edits
 
 

@@ -72,6 +72,14 @@ def test_order_of_definitions_does_not_count() -> None:
     assert normalised_hash(moved) == normalised_hash(SOURCE)
 
 
+@pytest.mark.parametrize("name", ["local0", "local1", "function0"])
+def test_a_name_like_those_that_are_given_is_not_taken_for_one(name: str) -> None:
+    one = f"def f(x, {name}):\n    a = x + 1\n    return _g(a) + a\n\n\ndef _g(x):\n    return x\n"
+    other = one.replace("_g(a) + a", f"_g(a) + {name}")
+    third = one.replace("_g(a) + a", f"{name}(a) + a")
+    assert len({normalised_hash(each) for each in (one, other, third)}) == 3
+
+
 def test_swapped_locals_are_not_the_same() -> None:
     one = "def f(x):\n    a = x\n    b = x + 1\n    return a, b\n"
     other = "def f(x):\n    a = x\n    b = x + 1\n    return b, a\n"

@@ -29,7 +29,7 @@ def normalised_hash(source: str) -> str:
         return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
     reached = _reached(functions)
-    names = {name: f"function{i}" for i, name in enumerate(reached) if name.startswith("_")}
+    names = {name: f"function {i}" for i, name in enumerate(reached) if name.startswith("_")}
     parts = [
         ast.dump(node)
         for node in tree.body
@@ -69,13 +69,13 @@ def _reached(functions: dict[str, ast.FunctionDef]) -> list[str]:
 
 def _function_text(node: ast.FunctionDef, functions: dict[str, str]) -> str:
     """The function with locals numbered in order of appearance, changed in place. Parameters keep
-    their names, since callers use them as keywords."""
+    their names, since callers use them as keywords. No source can have the new names."""
     parameters = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
     names = dict(functions)
     for inner in ast.walk(node):
         stored = isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
         if isinstance(inner, ast.Name) and stored and inner.id not in parameters:
-            names.setdefault(inner.id, f"local{len(names)}")
+            names.setdefault(inner.id, f"local {len(names)}")
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name):
             inner.id = names.get(inner.id, inner.id)
