@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kernelsmith import loop
     from kernelsmith.interrupts import Interrupts
     from kernelsmith.lineage.past import Before
+    from kernelsmith.lineage.standings import RunStanding
     from kernelsmith.lineage.store import LineageStore
 
 
@@ -168,7 +169,7 @@ def resumed_run(
                 name: definition(connection, row["options"], name) for name in row["seeds"]
             }
         continuity.require_resumable(standing, more != More())
-        request = _request_again(db, row, standing.began, more)
+        request = _request_again(db, row, standing, more)
         endpoint = _endpoint(request.proposer, request.agent)
         tasks = assembly.load_tasks(wiring, request.tasks, request.device, request.task_folders)
         continuity.require_same_seeds(tasks, row["seeds"])
@@ -284,7 +285,7 @@ def _endpoint(proposer: str, agent: AgentSettings | None) -> config.Endpoint | N
 
 
 def _request_again(
-    db: Path, row: Mapping[str, Any], began: Mapping[str, Any], more: More
+    db: Path, row: Mapping[str, Any], standing: "RunStanding", more: More
 ) -> Request:
     """What the run was asked to do, from its own row."""
     options = row["options"]
@@ -299,26 +300,27 @@ def _request_again(
         first=options["first"],  # judged already, but its origin still decides the wall
         task_folders=tuple(Path(folder) for folder in options["task_folders"]),
         db=db,
-        agent=_agent_again(options.get("agent"), began, more),
+        agent=_agent_again(options.get("agent"), standing, more),
     )
 
 
 def _agent_again(
-    recorded: Mapping[str, Any] | None, began: Mapping[str, Any], more: More
+    recorded: Mapping[str, Any] | None, standing: "RunStanding", more: More
 ) -> AgentSettings | None:
-    """The agent's settings on record, its budgets as last set, and what is added now."""
+    """The agent's settings on record, its budgets as last set, or as much more as is given now on
+    top of what was spent."""
     if recorded is None:
         if more.budget_usd is not None or more.budget_tokens is not None:
             raise InputError("this run has no agent: it spends nothing", hint="leave budgets out")
         return None
-    settings = config.settings_of(recorded, {})
+    began, spent = standing.began, standing.agent
     budgets = {name: began.get(name, recorded[name]) for name in ("budget_usd", "budget_tokens")}
     settings = config.settings_of({**recorded, **budgets}, {})
     usd, tokens = settings.budget_usd, settings.budget_tokens
     if more.budget_usd is not None:
-        usd = (usd or Decimal(0)) + more.budget_usd
+        usd = more.budget_usd + ((spent and spent.cost_usd) or Decimal(0))
     if more.budget_tokens is not None:
-        tokens = (tokens or 0) + more.budget_tokens
+        tokens = more.budget_tokens + (spent.usage.tokens if spent else 0)
     return replace(settings, budget_usd=usd, budget_tokens=tokens)
 
 

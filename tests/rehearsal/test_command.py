@@ -104,3 +104,12 @@ def test_a_task_that_is_not_played_is_refused(rehearse: Command) -> None:
     assert code == 2
     assert "does not play 'softmax'" in err
     assert "runs.db" not in err
+
+
+def test_more_budget_counts_from_what_was_spent(rehearse: Command) -> None:
+    rehearse("rehearse")
+    for more in (1000, 2000):
+        code, out, err = rehearse("resume", "latest", "--budget-tokens", str(more), "--json")
+        assert code == 0, err
+        (run,) = json.loads(out)["runs"]
+        assert run["agent"]["budget_tokens"] == run["agent"]["usage"]["tokens"] + more
