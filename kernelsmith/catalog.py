@@ -64,6 +64,21 @@ def tasks(dirs: Sequence[Path] = ()) -> dict[str, TaskEntry]:
     return found
 
 
+def find_task(name: str, dirs: Sequence[Path] = ()) -> TaskEntry:
+    """The task file of that name.
+
+    Raises:
+        TaskError: there is none; the hint names those there are.
+    """
+    known = tasks(dirs)
+    if name not in known:
+        raise TaskError(
+            f"no task named {name!r}",
+            hint="tasks here: " + (", ".join(known) or "none") + "; --tasks DIR adds a folder",
+        )
+    return known[name]
+
+
 def load_task(name: str, device: str, dirs: Sequence[Path] = ()) -> Task:
     """A task as it is on one device.
 
@@ -75,20 +90,14 @@ def load_task(name: str, device: str, dirs: Sequence[Path] = ()) -> Task:
     Raises:
         TaskError: no such task, a broken file, or no cases for the device. One line with a hint.
     """
-    known = tasks(dirs)
-    if name not in known:
-        raise TaskError(
-            f"no task named {name!r}",
-            hint="tasks here: " + (", ".join(known) or "none") + "; --tasks DIR adds a folder",
-        )
-    entry = known[name]
-    file = _read(entry.path)
+    entry = find_task(name, dirs)
+    file = read_file(entry.path)
     if device not in file.devices:
         raise TaskError(
             f"task {name} has no cases for device {device!r}",
             hint=f"it has cases for: {', '.join(file.devices)} ({entry.path})",
         )
-    source = _seed_source(entry.path, file.seed)
+    source = seed_source(entry.path, file.seed)
     return build_task(file, device, source, shipped=entry.shipped, where=str(entry.path))
 
 
@@ -100,7 +109,7 @@ def list_tasks(dirs: Sequence[Path] = ()) -> list[TaskListing]:
         devices: tuple[str, ...] = ()
         cases: tuple[tuple[str, int], ...] = ()
         try:
-            file = _read(entry.path)
+            file = read_file(entry.path)
             summary, devices = file.summary, tuple(str(d) for d in file.devices)
             loaded = [load_task(entry.name, device, dirs) for device in devices]
             cases = tuple((task.device, len(task.cases)) for task in loaded)
@@ -126,19 +135,17 @@ def check_task(name: str, dirs: Sequence[Path] = ()) -> list[Finding]:
     Raises:
         TaskError: there is no task of that name.
     """
-    entry = tasks(dirs).get(name)
-    if entry is None:
-        load_task(name, "cpu", dirs)  # raises with the names there are
-        return []
+    entry = find_task(name, dirs)
     try:
-        file = _read(entry.path)
+        file = read_file(entry.path)
         built = [load_task(name, device, dirs) for device in file.devices]
     except TaskError as error:
         return [Finding(level="error", message=error.message, hint=error.hint or "")]
-    return [finding for task in built for finding in _findings(task)]
+    return [finding for task in built for finding in findings(task)]
 
 
-def _findings(task: Task) -> Iterator[Finding]:
+def findings(task: Task) -> Iterator[Finding]:
+    """What a task that loads leaves uncompared, and a count of its cases."""
     timed = [case for case in task.cases if case.weight > 0]
     yield Finding(
         level="ok",
@@ -183,7 +190,12 @@ def _folders(dirs: Iterable[Path]) -> Iterator[tuple[Path, bool]]:
         yield builtin, True
 
 
-def _read_text(path: Path, what: str) -> str:
+def read_text(path: Path, what: str) -> str:
+    """The text of a file of at most 1 MiB.
+
+    Raises:
+        TaskError: it cannot be read, is too large or not UTF-8; ``what`` says which file it is.
+    """
     try:
         if path.stat().st_size > _LARGEST_FILE_BYTES:
             raise TaskError(f"{what} {path} is larger than 1 MiB", hint="is it the right file?")
@@ -198,8 +210,13 @@ def _read_text(path: Path, what: str) -> str:
         ) from error
 
 
-def _read(path: Path) -> TaskFile:
-    text = _read_text(path, "task file")
+def read_file(path: Path) -> TaskFile:
+    """A task file as it stands, its form checked.
+
+    Raises:
+        TaskError: it is not TOML, has another form, or another task's name.
+    """
+    text = read_text(path, "task file")
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -217,7 +234,12 @@ def _read(path: Path) -> TaskFile:
     return file
 
 
-def _seed_source(task_path: Path, seed: str) -> str:
+def seed_source(task_path: Path, seed: str) -> str:
+    """The text of a task's seed, from beside the task or from ``seed_kernels``.
+
+    Raises:
+        TaskError: it is not there, or named by a path.
+    """
     if Path(seed).is_absolute() or ".." in Path(seed).parts:
         raise TaskError(
             f"{task_path}: seed {seed!r} leaves the task's folder",
@@ -226,7 +248,7 @@ def _seed_source(task_path: Path, seed: str) -> str:
     places = [task_path.parent / seed, task_path.parent.parent / "seed_kernels" / seed]
     for place in places:
         if place.is_file():
-            return _read_text(place, "seed")
+            return read_text(place, "seed")
     raise TaskError(
         f"{task_path}: seed {seed!r} is not there",
         hint=f"looked for {places[0]} and {places[1]}",

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from kernelsmith import config
-from kernelsmith.cli import options, printing
+from kernelsmith.cli import options, printing, tasks_new
 from kernelsmith.errors import InputError, TaskError
 
 EXIT_MISSING = 3
@@ -75,6 +75,7 @@ def tasks_app() -> typer.Typer:
     app.command("list")(list_tasks)
     app.command("show")(show_task)
     app.command("check")(check_tasks)
+    app.command("new")(tasks_new.new_task)
     return app
 
 
@@ -164,9 +165,10 @@ def check_tasks(
 ) -> None:
     """Read tasks and say what is wrong with them, without running anything."""
     from kernelsmith import catalog
+    from kernelsmith.authoring.checks import check
 
     folders = options.folders(task_folders, config.load())
-    found = {name: catalog.check_task(name, folders) for name in names or catalog.tasks(folders)}
+    found = {name: check(name, folders) for name in names or catalog.tasks(folders)}
     broken = [name for name, findings in found.items() if any(f.level == "error" for f in findings)]
     if as_json:
         fields = [{"task": name, "findings": findings} for name, findings in found.items()]

@@ -1,0 +1,110 @@
+"""What a task that loads leaves unshown, or what the gate would refuse when a run starts."""
+
+from collections.abc import Iterator
+
+from kernelsmith.catalog import Finding
+from kernelsmith.model import Call, OutputSpec, Task
+
+FLOAT_RECIPES = ("token", "matrix", "vector", "offset")
+
+
+def soundness(task: Task) -> Iterator[Finding]:
+    """Findings about one device's task."""
+    for call in task.calls:
+        for output in call.outputs:
+            yield from _output(task, call, output)
+        for arg in call.args:
+            if arg.dtype.startswith(("int", "uint")) and arg.recipe in FLOAT_RECIPES:
+                yield _finding(
+                    "warning",
+                    f"call {call.name}: {arg.name} holds integers, and the recipe "
+                    f"{arg.recipe!r} draws floats that are cut to them: as indices they are wild",
+                    "use zeros, or a recipe that draws indices",
+                )
+    yield from _paths(task)
+    yield from _regimes(task)
+    yield from _sizes(task)
+
+
+def _finding(level: str, message: str, hint: str) -> Finding:
+    return Finding(level=level, message=message, hint=hint)
+
+
+def _output(task: Task, call: Call, output: OutputSpec) -> Iterator[Finding]:
+    place = f"call {call.name}: output {output.name}"
+    if output.cls == "sequence":
+        yield _finding(
+            "error",
+            f"{place} has class sequence, which the gate cannot judge yet: a run would not start",
+            'declare it "row" if a token\'s value hangs on that token alone, else leave it out',
+        )
+    if output.cls == "row" and output.shape[:1] != (task.token_dim,):
+        yield _finding(
+            "error",
+            f"{place} has class row, but its first dimension is not {task.token_dim}",
+            f'return it with {task.token_dim} first; a sum over tokens is class = "batch"',
+        )
+    if output.cls == "batch" and output.block is None:
+        yield _finding(
+            "warning",
+            f"{place} is summed over the batch and has no block and carry: that a batch cut in "
+            "two gives the same sums is not checked",
+            "give the entry a parameter that takes the sum of the earlier part, and the output "
+            'block = 32, carry = "dw_carry", carry_call = "backward_carry"',
+        )
+
+
+def _paths(task: Task) -> Iterator[Finding]:
+    cased = {case.call for case in task.cases}
+    rows = {
+        path: {
+            (call.variant, output.name)
+            for call in task.calls
+            if call.path == path and call.name in cased
+            for output in call.outputs
+            if output.cls == "row"
+        }
+        for path in ("train", "infer")
+    }
+    if not rows["train"]:
+        yield _finding(
+            "error",
+            f"{task.device}: no training call with a row output has a case, and the path of "
+            "inference is held against training's bits: a run would not start",
+            'give a call with path = "train" and a class "row" output a case; an entry that both '
+            "paths share has a call on each",
+        )
+    elif rows["infer"] and not rows["infer"] & rows["train"]:
+        names = ", ".join(sorted(name for _, name in rows["infer"]))
+        yield _finding(
+            "warning",
+            f"{task.device}: no row output of inference ({names}) is one of training in the same "
+            "variant: that both paths give the same bits is not checked",
+            "name what both paths return alike, and give both calls one variant",
+        )
+
+
+def _regimes(task: Task) -> Iterator[Finding]:
+    for call in task.calls:
+        seen = {case.regime for case in task.cases if case.call == call.name}
+        if seen == {"normal"} and not _is_carried(task, call):
+            yield _finding(
+                "warning",
+                f"{task.device}: call {call.name} is only drawn in the regime normal, which hides "
+                "a changed order of sums behind the last rounding",
+                'add a case of it with regimes = ["cancel", "ties", "special"]',
+            )
+
+
+def _is_carried(task: Task, call: Call) -> bool:
+    return any(spec.carry_call == call.name for each in task.calls for spec in each.outputs)
+
+
+def _sizes(task: Task) -> Iterator[Finding]:
+    for name, _ in task.ranges:
+        if not any(name in dict(case.dims) for case in task.cases):
+            yield _finding(
+                "warning",
+                f"{task.device}: ranges names {name}, which no case has",
+                f"take {name} out of ranges",
+            )
