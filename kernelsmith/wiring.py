@@ -218,7 +218,7 @@ def _agent(parts: ProposerParts) -> Iterator[Proposer]:
             endpoint = Endpoint(base_url=played, api_key="rehearsal")
         sessions = journal.sessions(parts.run_id)
         spent = [
-            (call.answer.model, call.answer.usage)
+            call.answer.usage
             for session in sessions
             for call in session.calls
             if call.answer is not None

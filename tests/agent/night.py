@@ -286,7 +286,7 @@ class Night:
     histories: dict[str, list[Any]] = field(default_factory=dict)
     converse: Any = None
     caller: Any = NoCaller
-    spent: Sequence[tuple[str, Usage]] = ()
+    spent: Sequence[Usage] = ()
 
     def __post_init__(self) -> None:
         self.seeds = {task.name: seed_candidate(task) for task in self.tasks}

@@ -116,7 +116,7 @@ def test_a_spent_budget_ends_the_lane_and_pauses_the_session() -> None:
         "agent: 0 of 1 sessions under way, 3 calls, $0.04 of $0.031, 3.0k tokens, budget spent"
     )
     assert night.agent.standing() == standing
-    spent = [("model", Usage(output=1000))] * 3
+    spent = [Usage(output=1000)] * 3
     more = Night(
         Script([[("submit", f"{number}") for number in range(9)]]),
         settings=settings(budget_usd=Decimal("0.0452"), sessions_max=None, stale_submissions=99),

@@ -10,9 +10,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from kernelsmith.errors import InputError
-from kernelsmith.model import Price, Usage, cost_usd
+from kernelsmith.model import CallAnswered, Price, Rates, Usage, cost_usd
 from kernelsmith.proposers.agent.budget import Budget
-from tests.agent.night import PRICES, RATES, settings
+from kernelsmith.proposers.agent.guards import CountingJournal
+from tests.agent.night import PRICES, RATES, MemoryJournal, settings
 
 usages = st.builds(
     Usage,
@@ -203,7 +204,7 @@ def test_a_denser_tokenizer_is_learned_from_its_counts() -> None:
 
 
 def test_a_resumed_run_starts_from_what_was_spent() -> None:
-    spent = [("model", Usage(output=1000)), ("model-20260101", Usage(input=1000))]
+    spent = [Usage(output=1000), Usage(input=1000)]
     budget = Budget(settings(budget_usd=Decimal("0.018")), spent)
     assert budget.spend.usd == Decimal("0.018")
     assert budget.spend.calls == 2
@@ -220,7 +221,30 @@ def test_dollars_without_a_price_are_refused_at_the_start() -> None:
 
 
 def test_the_standing_names_spend_and_limits() -> None:
-    spent = [("model", Usage(output=12_345))]
+    spent = [Usage(output=12_345)]
     limited = settings(budget_usd=Decimal(5), budget_tokens=2_000_000)
     assert Budget(limited, spent).standing() == "$0.19 of $5, 12k of 2.0M tokens"
     assert Budget(settings(), spent).standing() == "$0.19, 12k tokens"
+
+
+def test_an_answer_costs_what_the_asked_model_does_whatever_it_says_it_is_of() -> None:
+    """A gateway may answer under a cheaper model's name; show and resume go by the asked one."""
+    free = Price(rates=Rates(**dict.fromkeys(Rates.__dataclass_fields__, Decimal(0))))
+    budget = Budget(settings(prices={**PRICES, "free": free}))
+    counting = CountingJournal(journal=MemoryJournal(), count=budget.count)
+    counting.append(
+        CallAnswered(
+            call_id="c",
+            status=200,
+            headers=(),
+            body=b"",
+            complete=True,
+            delivered_bytes=0,
+            error="",
+            first_byte_s=None,
+            seconds=1.0,
+            model="free",
+            usage=Usage(output=1000),
+        )
+    ).result()
+    assert budget.spend.usd == Decimal("0.015")

@@ -45,8 +45,8 @@ class Budget:
     """One budget over all conversations of a run. ``admit`` and ``settle`` belong to one event
     loop; ``count``, ``spend`` and ``spent`` to any thread."""
 
-    def __init__(self, settings: AgentSettings, spent: Sequence[tuple[str, Usage]] = ()) -> None:
-        """``spent``: model and usage of every answer on record of a resumed run.
+    def __init__(self, settings: AgentSettings, spent: Sequence[Usage] = ()) -> None:
+        """``spent``: usage of every answer on record of a resumed run.
 
         Raises:
             InputError: dollars are limited and the model has no price.
@@ -63,8 +63,8 @@ class Budget:
         self._tokens_a_byte = 1 / BYTES_A_TOKEN
         self._spend = Spend()
         self._counting = threading.Lock()
-        for model, usage in spent:
-            self.count(usage, model)
+        for usage in spent:
+            self.count(usage)
 
     @property
     def spend(self) -> Spend:
@@ -99,16 +99,16 @@ class Budget:
         self._settled.set()
         self._settled = asyncio.Event()
 
-    def count(self, usage: Usage, model: str = "") -> None:
-        """One recorded answer; a model without a price costs what the chosen one does."""
+    def count(self, usage: Usage) -> None:
+        """One recorded answer, at the price of the model that was asked, whichever it says it is
+        of."""
         if not usage.tokens:
             return
-        price = self._settings.prices.get(model) or self._settings.price
         with self._counting:
             self._spend = Spend(
                 calls=self._spend.calls + 1,
                 tokens=self._spend.tokens + usage.tokens,
-                usd=self._spend.usd + _cost_usd(usage, price),
+                usd=self._spend.usd + _cost_usd(usage, self._settings.price),
             )
 
     def standing(self) -> str:

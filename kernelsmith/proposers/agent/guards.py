@@ -19,7 +19,7 @@ class CountingJournal:
     the end of it."""
 
     journal: Journal
-    count: Callable[[Usage, str], None]
+    count: Callable[[Usage], None]
 
     def append(self, entry: JournalEntry) -> "Future[str]":
         """As the journal's own."""
@@ -38,7 +38,7 @@ class CountingJournal:
 
     def _recorded(self, done: "Future[str]", answer: CallAnswered) -> None:
         if not done.cancelled() and done.exception() is None:
-            self.count(answer.usage, answer.model)
+            self.count(answer.usage)
 
 
 @dataclass(slots=True, kw_only=True)
