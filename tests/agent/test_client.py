@@ -70,6 +70,23 @@ def call(
     return asyncio.run(run())
 
 
+@pytest.mark.parametrize("status", [400, 401, 404])
+def test_a_key_that_the_server_repeats_is_in_no_message(
+    server: Scripted, address: str, status: int
+) -> None:
+    server.play(refuses(status, "invalid_request_error", "what is Bearer sk-key?"))
+    try:
+        answer = call(address)
+    except KernelsmithError as error:
+        said = error.message
+    else:
+        assert answer is not None
+        assert answer.error is not None
+        said = answer.error.message
+    assert "sk-key" not in said
+    assert "what is Bearer (left out)?" in said
+
+
 def test_exactly_these_bytes_go_out_and_nothing_of_the_environment_does(
     server: Scripted, address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from kernelsmith.errors import InfrastructureError, InputError, MissingError, StorageError
 from kernelsmith.proposers.agent.backoff import wait_s
@@ -17,6 +18,7 @@ UNREADABLE_MAX = 12  # tries in a row whose answer ended properly and still cann
 UNREACHED_MAX = 8  # tries, about two minutes, before the first answer of all
 UNREACHABLE, CAPTURE_FAILED = "upstream_unreachable", "capture_failed"  # the proxy's own errors
 KEY_VARIABLE = "ANTHROPIC_API_KEY"
+SHORTEST_KEY = 6  # a shorter one is a word that local servers are given, as "none"
 
 
 class Caller:
@@ -77,7 +79,7 @@ class Caller:
             finally:
                 usage = tried.answer.usage if tried is not None else None
                 budget.settle(ticket, usage if usage is not None and usage.tokens else None)
-            answer = tried.answer
+            answer = self._without_key(tried.answer)
             if not tried.dropped and answer.received:
                 self._reached = True
                 return answer
@@ -104,6 +106,14 @@ class Caller:
     async def close(self) -> None:
         """Closes all connections; calls in flight should be cancelled before."""
         await self._connection.close()
+
+    def _without_key(self, answer: Answer) -> Answer:
+        """Servers repeat a key that they refuse; their words go on record with a run's end."""
+        error = answer.error
+        if error is None or len(self._api_key) < SHORTEST_KEY:
+            return answer
+        message = error.message.replace(self._api_key, "(left out)")
+        return replace(answer, error=replace(error, message=message))
 
     def _require_reached(self, tried: Try, failures: int, why: str) -> None:
         """Raises for a proxy that cannot record, and for a server that was never reached yet: a
