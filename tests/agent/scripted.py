@@ -220,6 +220,8 @@ class FakeBudget:
         self.open.remove(ticket)
         self.settled.append(usage)
 
+    def require_no_limits(self) -> None: ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeReply:

@@ -5,9 +5,10 @@ import gzip
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -20,8 +21,10 @@ from kernelsmith.errors import (
     StorageError,
 )
 from kernelsmith.model import Usage
+from kernelsmith.proposers.agent.budget import Budget
 from kernelsmith.proposers.agent.client import UNREACHED_MAX, UNREADABLE_MAX, Caller
 from kernelsmith.wire import Answer
+from tests.agent.night import settings
 from tests.agent.scripted import RUN, FakeBudget, Reply, Scripted, refuses, says
 from tests.wire import streams
 
@@ -46,7 +49,7 @@ class Waits:
 def call(
     address: str,
     *,
-    budget: FakeBudget | None = None,
+    budget: FakeBudget | Budget | None = None,
     waits: Waits | None = None,
     first_attempt: int = 0,
     key: str = "sk-key",
@@ -68,6 +71,18 @@ def call(
             await caller.close()
 
     return asyncio.run(run())
+
+
+@pytest.mark.parametrize("limit", [{"budget_usd": 5}, {"budget_tokens": 10}, {}])
+def test_an_answer_without_a_usage_is_taken_only_where_nothing_is_limited(
+    server: Scripted, address: str, limit: dict[str, Any]
+) -> None:
+    server.play(says(streams.text("so"), usage={}, more={}))
+    unlimited = settings(budget_usd=None, budget_tokens=None)
+    budget = Budget(replace(unlimited, **limit))
+    with pytest.raises(InputError, match="how many tokens") if limit else nullcontext():
+        call(address, budget=budget)
+    assert len(server.received) == 1
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])

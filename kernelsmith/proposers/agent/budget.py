@@ -99,6 +99,18 @@ class Budget:
         self._settled.set()
         self._settled = asyncio.Event()
 
+    def require_no_limits(self) -> None:
+        """For an answer without a usage, which no limit would ever stop.
+
+        Raises:
+            InputError: dollars or tokens are limited.
+        """
+        if self._settings.budget_usd is not None or self._settings.budget_tokens is not None:
+            raise InputError(
+                "the server does not say how many tokens an answer took: no budget can be kept",
+                hint="limit time and --max-candidates instead: a new run with --budget-usd none",
+            )
+
     def count(self, usage: Usage) -> None:
         """One recorded answer, at the price of the model that was asked, whichever it says it is
         of."""

@@ -63,7 +63,8 @@ class Caller:
         Raises:
             MissingError: the key is missing, wrong or may not use the model; the server was never
                 reached.
-            InputError: there is no such model or address; nothing is left to pay with.
+            InputError: there is no such model or address; nothing is left to pay with; a budget
+                cannot be kept, since the server does not say what an answer took.
             InfrastructureError: the server's answers cannot be read, or no request can be sent.
             StorageError: the proxy cannot record.
         """
@@ -82,6 +83,8 @@ class Caller:
             answer = self._without_key(tried.answer)
             if not tried.dropped and answer.received:
                 self._reached = True
+                if not answer.usage.tokens:
+                    budget.require_no_limits()
                 return answer
             why = tried.dropped or _reason(answer)
             if not tried.dropped and not _is_passing(answer):

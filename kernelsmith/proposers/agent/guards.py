@@ -96,3 +96,7 @@ class Purse:
     def settle(self, ticket: Ticket, usage: Usage | None) -> None:
         """As the budget's own."""
         self.budget.settle(ticket, usage)
+
+    def require_no_limits(self) -> None:
+        """As the budget's own."""
+        self.budget.require_no_limits()

@@ -37,3 +37,5 @@ class Budget(Protocol):
         """A ticket for one call; None: the budget is spent."""
 
     def settle(self, ticket: Any, usage: Usage | None) -> None: ...
+    def require_no_limits(self) -> None:
+        """Raises InputError if something is limited."""
