@@ -7,6 +7,11 @@ from typing import Any
 
 import torch
 
+MOST_KNOWN = 4096
+"""Decisions that are remembered."""
+DTYPES, LAYOUT, SIZES, ALL = range(4)
+"""How far a form got before something did not fit."""
+
 
 class Forms:
     """The certified call forms of one entry.
@@ -19,17 +24,32 @@ class Forms:
 
     def __init__(self, forms: Any) -> None:
         self._forms = forms
+        self._known: dict[Any, str] = {}
 
     def why_not(self, values: dict[str, Any]) -> str:
         """Why no certified form takes these arguments; "" where one does."""
-        reason = "the arguments are of no certified call form"
-        for form in self._forms:
-            if not _same_kinds(form, values):
-                continue
-            reason = _why_not(form, values)
-            if not reason:
-                return ""
+        key = tuple(map(_told_apart, values.values()))
+        reason = self._known.get(key)
+        if reason is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            reason = self._known[key] = self._look_up(values)
         return reason
+
+    def _look_up(self, values: dict[str, Any]) -> str:
+        """The reason of the form that comes nearest."""
+        reasons = [_why_not(form, values) for form in self._forms if _same_kinds(form, values)]
+        if not reasons:
+            return "the arguments are of no certified call form"
+        return max(reasons, key=lambda reason: reason[0])[1]
+
+
+def _told_apart(value: Any) -> Any:
+    """What of an argument decides whether it was certified: never the values of a tensor, nor of
+    a float."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype, tuple(value.shape), value.stride()
+    return type(value), None if type(value) is float else value
 
 
 def _same_kinds(form: Any, values: dict[str, Any]) -> bool:
@@ -51,7 +71,7 @@ def _kind(value: Any) -> str:
     return {int: "int", float: "float"}.get(type(value), "other")
 
 
-def _why_not(form: Any, values: dict[str, Any]) -> str:
+def _why_not(form: Any, values: dict[str, Any]) -> tuple[int, str]:
     dims: dict[str, int] = {}
     dtype = ""
     for arg in form["args"]:
@@ -61,18 +81,25 @@ def _why_not(form: Any, values: dict[str, Any]) -> str:
         own = str(tensor.dtype).removeprefix("torch.")
         if arg["dtype"] == "T":
             if own not in form["dtypes"] or dtype not in ("", own):
-                return f"dtype {own} of {arg['name']} in {form['call']}"
+                return DTYPES, f"dtype {own} of {arg['name']} in {form['call']}"
             dtype = own
         elif own != arg["dtype"]:
-            return f"dtype {own} of {arg['name']} in {form['call']}"
+            return DTYPES, f"dtype {own} of {arg['name']} in {form['call']}"
         if tensor.dim() != len(arg["shape"]):
-            return f"{tensor.dim()} dimensions of {arg['name']} in {form['call']}"
+            return LAYOUT, f"{tensor.dim()} dimensions of {arg['name']} in {form['call']}"
         for dim, size in zip(arg["shape"], tensor.shape, strict=True):
             if (dims.setdefault(dim, size) if isinstance(dim, str) else dim) != size:
-                return f"sizes of {arg['name']} in {form['call']} do not fit those before it"
+                return (
+                    LAYOUT,
+                    f"sizes of {arg['name']} in {form['call']} do not fit those before it",
+                )
         if not _rows_apart(tensor):
-            return f"strides of {arg['name']} in {form['call']}: rows of contiguous elements"
-    return _why_not_sizes(form, dims) or _why_not_numbers(form, dims, values)
+            return (
+                LAYOUT,
+                f"strides of {arg['name']} in {form['call']}: rows of contiguous elements",
+            )
+    reason = _why_not_sizes(form, dims) or _why_not_numbers(form, dims, values)
+    return (SIZES, reason) if reason else (ALL, "")
 
 
 def _rows_apart(tensor: torch.Tensor) -> bool:

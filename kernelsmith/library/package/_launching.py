@@ -18,6 +18,9 @@ OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 DEFAULTS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1}
 """What Triton takes where host code names no option; written down, so that nobody's default is."""
 
+MOST_KNOWN = 4096
+"""Decisions that are remembered, so that the next such launch need not be looked up in words."""
+
 
 class NotCertifiedError(Exception):
     """A launch that nobody judged; the text says which."""
@@ -92,6 +95,7 @@ class Winner:
         self._twins: dict[tuple[Any, frozenset[str]], Any] = {}
         self._lock = threading.Lock()
         self._classes: dict[Any, list[frozenset[str]]] = {}
+        self._chosen: dict[Any, Any] = {}
         for each in classes:
             key = (each["kernel"], each["parameters"], tuple(sorted(each["options"].items())))
             self._classes.setdefault(key, []).append(frozenset(each["divisible"]))
@@ -123,17 +127,31 @@ class Winner:
             return None, extents, (), {}
         if set(given) - set(OPTIONS):
             raise NotCertifiedError(f"launch of {kernel.__name__}: unknown options")
-        options = {**DEFAULTS, **given}
+        options = {**DEFAULTS, **given, **FUSION}
+        key = (id(kernel), *map(_told_apart, specialisation), *sorted(given.items()))
+        chosen = self._chosen.get(key)
+        if chosen is None:
+            chosen = self._certified(kernel, specialisation, bound, options)
+            if len(self._chosen) >= MOST_KNOWN:
+                self._chosen.clear()
+            self._chosen[key] = chosen
+        return chosen, extents, tuple(bound.values()), options
+
+    def _certified(
+        self, kernel: Any, specialisation: Any, bound: Any, options: dict[str, Any]
+    ) -> Any:
+        """The kernel, or its twin, that makes this launch one of a certified class."""
         parameters, divisible = _described(specialisation, bound)
         key = (kernel.__name__, parameters, tuple(sorted(options.items())))
         for names in self._classes.get(key, ()):
             # A class that assumes less than holds is right as well; one that assumes more is not.
             if names <= divisible:
-                chosen = self._twin(kernel, divisible - names)
-                return chosen, extents, tuple(bound.values()), {**options, **FUSION}
+                return self._twin(kernel, divisible - names)
+        assumed = " ".join(f"{name}/16" for name in sorted(divisible))
         written = ", ".join(f"{name}={value}" for name, value in sorted(options.items()))
-        text = f"launch of {kernel.__name__}({parameters}; {written}) is not certified"
-        raise NotCertifiedError(text)
+        raise NotCertifiedError(
+            f"launch of {kernel.__name__} is not certified: {parameters}; {assumed}; {written}"
+        )
 
     def _binder(self, kernel: Any) -> Any:
         """Triton's own reading of a launch's arguments, for the active target."""
@@ -166,6 +184,12 @@ class Winner:
                     noinline=kernel.noinline,
                 )
             return self._twins[key]
+
+
+def _told_apart(pair: Any) -> Any:
+    """A parameter's type and key, hashable; True, 1 and 1.0 are three, and so are the zeros."""
+    kind, key = pair
+    return kind, type(key), repr(key) if type(key) is float else key
 
 
 def _described(specialisation: Any, bound: Any) -> tuple[str, frozenset[str]]:

@@ -1,0 +1,24 @@
+"""What an export asks of the lineage: where in the chain a verdict stands."""
+
+from sqlalchemy import Connection, select
+
+from kernelsmith.errors import InputError
+from kernelsmith.lineage.models import Step, VerdictRow
+
+
+def verdict_head(connection: Connection, record: str) -> str:
+    """The chain's digest at the step that recorded a candidate's verdict: it binds the verdict and
+    everything before it.
+
+    Raises:
+        InputError: it has no verdict.
+    """
+    query = (
+        select(Step.digest)
+        .join(VerdictRow, VerdictRow.step == Step.seq)
+        .where(VerdictRow.record == record)
+    )
+    digest = connection.execute(query).scalar()
+    if digest is None:
+        raise InputError(f"candidate record {record} has no verdict")
+    return str(digest)
