@@ -1,5 +1,6 @@
 """Proposes the cases of a drafted task: bits at sizes and regimes that tell, and what is timed."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -112,10 +113,9 @@ def _timed(
     ]  # fmt: skip
 
 
-def shares(weights: Sequence[float]) -> list[float]:
-    """Weights as shares of four places that sum to 1; none of them is 0."""
-    total = sum(weights)
-    steps = [max(1, round(10_000 * weight / total)) for weight in weights]
-    largest = max(range(len(steps)), key=steps.__getitem__)
-    steps[largest] += 10_000 - sum(steps)
+def shares(weights: Sequence[float], least: int = 1) -> list[float]:
+    """Weights as ten-thousandths that sum to 1, none under ``least`` of them."""
+    total = math.fsum(weights)
+    steps = [max(least, round(10_000 * weight / total)) for weight in weights]
+    steps[steps.index(max(steps))] += 10_000 - sum(steps)
     return [step / 10_000 for step in steps]

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from kernelsmith import config
-from kernelsmith.cli import options, printing, tasks_new
+from kernelsmith.cli import options, printing, tasks_import, tasks_new
 from kernelsmith.errors import InputError, TaskError
 
 EXIT_MISSING = 3
@@ -76,6 +76,7 @@ def tasks_app() -> typer.Typer:
     app.command("show")(show_task)
     app.command("check")(check_tasks)
     app.command("new")(tasks_new.new_task)
+    app.command("import")(tasks_import.import_trace)
     return app
 
 
