@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelsmith.errors import InputError
 from kernelsmith.gate.judge import BITS
@@ -10,9 +10,6 @@ from kernelsmith.lineage import exports, queries, reviews, verdicts
 from kernelsmith.lineage.definitions import definition
 from kernelsmith.lineage.verdicts import CandidateRecord
 from kernelsmith.model import Candidate, Gain, Task
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 REQUIRED = (*BITS, "latency", "declared_range", "confirm")
 """Checks whose passing an export demands. One that is not built is in the verdict's ``unchecked``
@@ -52,7 +49,7 @@ class Selection:
     superseded: tuple[tuple[str, str], ...]
 
 
-def select(connection: "Connection", run_id: str | None) -> Selection:
+def select(connection: Any, run_id: str | None) -> Selection:
     """The approved winners, of one run or of all.
 
     Of several for one op in one epoch, the one that was approved last is taken.
@@ -85,7 +82,7 @@ def select(connection: "Connection", run_id: str | None) -> Selection:
     return Selection(chosen=tuple(chosen), superseded=tuple(superseded))
 
 
-def why_refused(connection: "Connection", found: CandidateRecord) -> str | None:
+def why_refused(connection: Any, found: CandidateRecord) -> str | None:
     """Why a winner may not be exported, in words; None: it may."""
     standing = reviews.standing(connection, found.record)
     if standing is None or standing.decision != "approve":
@@ -109,7 +106,7 @@ def why_refused(connection: "Connection", found: CandidateRecord) -> str | None:
     return None
 
 
-def waiting(connection: "Connection", run_ids: Sequence[str]) -> list[str]:
+def waiting(connection: Any, run_ids: Sequence[str]) -> list[str]:
     """Accepted candidates of these runs that could be approved and are not, as "TASK ID"."""
     names = []
     for run_id in run_ids:
@@ -121,7 +118,7 @@ def waiting(connection: "Connection", run_ids: Sequence[str]) -> list[str]:
     return names
 
 
-def _nothing_approved(connection: "Connection", run_id: str | None) -> InputError:
+def _nothing_approved(connection: Any, run_id: str | None) -> InputError:
     runs = [run_id] if run_id else queries.run_ids(connection)
     names = waiting(connection, runs)
     where = f"run {run_id}" if run_id else "this database"
@@ -137,7 +134,7 @@ def _nothing_approved(connection: "Connection", run_id: str | None) -> InputErro
     )
 
 
-def _approval(connection: "Connection", found: CandidateRecord) -> reviews.Standing:
+def _approval(connection: Any, found: CandidateRecord) -> reviews.Standing:
     standing = reviews.standing(connection, found.record)
     if standing is None:  # ``approved`` gave the record in this transaction
         raise InputError(f"candidate {found.candidate.id} is not approved")
@@ -148,7 +145,7 @@ def _epoch(found: CandidateRecord) -> str:
     return "" if found.verdict is None else found.verdict.epoch
 
 
-def _chosen(connection: "Connection", found: CandidateRecord, review: reviews.Standing) -> Chosen:
+def _chosen(connection: Any, found: CandidateRecord, review: reviews.Standing) -> Chosen:
     seed = queries.load_candidate(connection, queries.seed_record(connection, found.record))
     family = [found.record, *reviews.ancestors(connection, found.record)]
     authors = {queries.load_candidate(connection, record).author for record in family}
