@@ -12,6 +12,7 @@ import typer
 
 from kernelsmith import config
 from kernelsmith.cli import (
+    library_commands,
     lineage_commands,
     proxying,
     reading,
@@ -59,6 +60,8 @@ def build_app() -> typer.Typer:
     app.command("show")(reading.show)
     app.command("diff")(reading.diff)
     app.command("gate")(_aborting(running.gate))
+    app.command("verify")(_aborting(verifying.verify))
+    app.add_typer(library_commands.library_app(), name="library")
     app.command("replay")(_aborting(verifying.replay))
     app.command("proxy")(proxying.proxy)
     app.add_typer(lineage_commands.lineage_app(), name="lineage")

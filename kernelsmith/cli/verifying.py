@@ -1,17 +1,14 @@
-"""Commands that check again what was decided before: ``replay``."""
+"""Commands that check again what was decided before: ``replay``, ``verify``."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+import secrets
+import sys
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from kernelsmith import config
 from kernelsmith.cli import options, printing
-from kernelsmith.model import Gain, Verdict
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from kernelsmith.replay import Change, Replay
 
 EXITS = {"same": 0, "different": 1, "undecidable": 5}
 
@@ -33,6 +30,7 @@ def replay(
 ) -> None:
     """Repeat a verdict from the record alone, on the inputs that it was reached on."""
     from kernelsmith import replay as repeating
+    from kernelsmith.cli import repeated
 
     settings = config.load()
     wiring = context.obj
@@ -42,74 +40,55 @@ def replay(
     if not as_json:
         say = f"candidate  {recorded.candidate.id} of {recorded.task.name}, run {recorded.run_id}"
         printing.say(console, say)
-        _show_changes(console, here[1])
+        repeated.show_changes(console, here[1])
     chosen = options.chosen("--sandbox", sandbox, settings.sandbox)
     done = repeating.repeat(wiring, recorded, chosen, here)
     if as_json:
-        printing.document("replay", replay_fields(done))
+        printing.document("replay", repeated.replay_fields(done))
     else:
-        _show_replay(console, done)
+        repeated.show_replay(console, done)
     if EXITS[done.outcome]:
         raise typer.Exit(EXITS[done.outcome])
 
 
-def replay_fields(done: "Replay") -> dict[str, Any]:
-    """The JSON document: the recorded verdict, the new one, and where they part."""
-    from kernelsmith.cli.verdicts import verdict_fields
+def verify(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="An exported library.")],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Also demand the bits and files of the certificates.")
+    ] = False,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    sandbox: Annotated[
+        str | None, typer.Option(help="auto, docker, bubblewrap or process.")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Check a library again: is each winner its seed, bit for bit, now and here?"""
+    from kernelsmith.cli import verified
+    from kernelsmith.library import files, findings, layout
+    from kernelsmith.library.verify import verify_op
 
-    recorded = done.recorded
-    return {
-        "outcome": done.outcome,
-        "candidate": recorded.candidate.id,
-        "task": recorded.task.name,
-        "run": recorded.run_id,
-        "record": recorded.record,
-        "judged_at": recorded.judged_at,
-        "against": recorded.incumbent.id,
-        "epoch": {"recorded": recorded.epoch, "here": done.epoch},
-        "changes": done.changes,
-        "differences": done.differences,
-        "recorded": verdict_fields(recorded.verdict),
-        "here": verdict_fields(done.verdict),
-    }
-
-
-def _show_changes(console: "Console", changes: "tuple[Change, ...]") -> None:
-    for change in changes:
-        words = "another epoch" if change.epoch else "another version"
-        line = f"{words}: {change.name} is {change.here}, was {change.recorded}"
-        printing.say(console, line, "yellow" if change.epoch else "dim")
-
-
-def _show_replay(console: "Console", done: "Replay") -> None:
-    recorded = done.recorded
-    printing.say(console, f"{'':<10} {'recorded':<28} here")
-    rows = [("verdict", _status(recorded.verdict), _status(done.verdict))]
-    rows.append(("speed", _speed(recorded.verdict), _speed(done.verdict)))
-    for label, then, now in rows:
-        printing.say(console, f"{label:<10} {then:<28} {now}")
-    for each in done.differences:
-        where = f"{each.check}, " if each.check else ""
-        printing.say(console, f"{where}{each.what}:", "red")
-        printing.say_all(console, "  recorded ", each.recorded)
-        printing.say_all(console, "  here     ", each.here)
-    printing.say(console, _conclusion(done))
+    settings = config.load()
+    library = layout.read(folder)
+    wiring = context.obj
+    here = wiring.device(wiring.device_name(options.chosen("--device", device, settings.device)))
+    wall = wiring.sandbox(options.chosen("--sandbox", sandbox, settings.sandbox), False)
+    found = []
+    try:
+        for op, entry in sorted(library.ops.items()):
+            _notice(f"{op}: winner and seed of {entry.current} run on every case …")
+            found.append(verify_op(folder, op, entry.current, here, wall, secrets.randbits(255)))
+    finally:
+        wall.close()
+    dispatch = tuple(files.dispatch_drifts(folder, library))
+    code = findings.exit_code(found, dispatch, strict=strict)
+    if as_json:
+        printing.document("verify", verified.fields(found, dispatch, code, strict=strict))
+    else:
+        verified.show(found, dispatch, code, strict=strict)
+    if code:
+        raise typer.Exit(code)
 
 
-def _conclusion(done: "Replay") -> str:
-    if done.outcome == "undecidable":
-        return "the bits are kept as then; the speed of another epoch says nothing of that one"
-    if done.outcome == "different":
-        return "the verdict is not repeated"
-    return "the verdict is repeated"
-
-
-def _status(verdict: Verdict) -> str:
-    words = printing.status_words(verdict.status, str(verdict.device.get("device", "?")))
-    failing = next((check.name for check in verdict.checks if check.status == "fail"), "")
-    return f"{words} at {failing}" if failing else words
-
-
-def _speed(verdict: Verdict) -> str:
-    gain: Gain | None = verdict.gain
-    return printing.times(gain.geomean) + f", {gain.sessions} sessions" if gain else "–"
+def _notice(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

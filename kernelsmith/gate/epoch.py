@@ -27,9 +27,14 @@ def epoch(task: Task, device: dict[str, Any]) -> str:
         triton = metadata.version("triton")
     except metadata.PackageNotFoundError:
         raise MissingError("triton is not installed", hint="pip install triton") from None
+    return epoch_of(task.seed_source, LANG.read_bytes(), triton, device)
+
+
+def epoch_of(seed_source: str, lang: bytes, triton: str, device: dict[str, Any]) -> str:
+    """The name that these facts give, wherever they were written down."""
     facts = {
-        "seed": hashlib.sha256(task.seed_source.encode()).hexdigest(),
-        "lang": hashlib.sha256(LANG.read_bytes()).hexdigest(),
+        "seed": hashlib.sha256(seed_source.encode()).hexdigest(),
+        "lang": hashlib.sha256(lang).hexdigest(),
         "triton": triton,
         "device": device,
     }

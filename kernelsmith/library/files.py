@@ -1,0 +1,184 @@
+"""Is a library's epoch on disk what its certificate says, and is this the epoch of here?"""
+
+import ast
+import hashlib
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from kernelsmith.gate.epoch import LANG, epoch_of
+from kernelsmith.library import contents, layout
+from kernelsmith.library.certificate import Certificate
+from kernelsmith.library.findings import Drift
+from kernelsmith.library.layout import Library
+from kernelsmith.model import candidate_id
+
+MISSING = "missing"
+
+
+def file_drifts(folder: Path, op: str, name: str, certificate: Certificate) -> Iterator[Drift]:
+    """Files that are not, byte for byte, what the certificate is about.
+
+    Args:
+        folder: the library.
+        name: the epoch's folder name.
+    """
+    for file, digest in sorted(certificate.files.items()):
+        path = layout.epoch_folder(folder, op, name) / file
+        shown = path.relative_to(folder).as_posix()
+        try:
+            actual = hashlib.sha256(path.read_bytes()).hexdigest()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            yield Drift(
+                kind="seed_missing" if file == layout.SEED else "file_missing",
+                expected=digest,
+                actual=MISSING,
+                message=f"{shown} is missing",
+                file=shown,
+            )
+            continue
+        if actual != digest:
+            yield Drift(
+                kind="file_changed",
+                expected=digest,
+                actual=actual,
+                message=f"{shown} was changed after it was certified",
+                file=shown,
+            )
+    if certificate.op != op or layout.epoch_name(certificate.epoch) != name:
+        yield Drift(
+            kind="certificate_of_another",
+            expected=f"{op}/{name}",
+            actual=f"{certificate.op}/{layout.epoch_name(certificate.epoch)}",
+            message=f"the certificate is of {certificate.op} in epoch {certificate.epoch}",
+            file=layout.certificate_path(folder, op, name).relative_to(folder).as_posix(),
+        )
+
+
+def own_facts_drift(
+    folder: Path, op: str, name: str, certificate: Certificate, judged: Mapping[str, str]
+) -> Drift | None:
+    """Whether the certificate contradicts itself: its epoch is the hash of facts it names, its
+    candidate that of the source whose file hash it gives. Someone who edits one must edit all.
+
+    Args:
+        judged: texts of ``kernel.py`` and ``seed.py`` as the gate judges them.
+    """
+    path = layout.epoch_folder(folder, op, name)
+    whole = {
+        file: hashlib.sha256((path / file).read_bytes()).hexdigest() == certificate.files.get(file)
+        for file in (layout.KERNEL, layout.SEED, layout.LANG)
+        if (path / file).is_file()
+    }
+    pairs = []
+    if whole.get(layout.KERNEL):
+        pairs.append(("candidate", certificate.candidate, candidate_id(judged[layout.KERNEL])))
+    if whole.get(layout.SEED) and whole.get(layout.LANG):
+        epoch = epoch_of(
+            judged[layout.SEED],
+            (path / layout.LANG).read_bytes(),
+            certificate.versions.get("triton", ""),
+            certificate.device_facts,
+        )
+        pairs.append(("epoch", certificate.epoch, epoch))
+    for what, written, found in pairs:
+        if written != found:
+            return Drift(
+                kind="certificate_altered",
+                expected=f"{what} {found}",
+                actual=f"{what} {written}",
+                message=f"the certificate was altered: its {what} is {written}, what it names "
+                f"gives {found}",
+                file=(path / layout.CERTIFICATE).relative_to(folder).as_posix(),
+            )
+    return None
+
+
+def dispatch_drifts(folder: Path, library: Library) -> Iterator[Drift]:
+    """Modules between a caller and the kernels that are not what this kernelsmith writes. Their
+    work is not run here: nothing else would tell of an edit."""
+    written = contents.carried()
+    package = layout.package_name(folder)
+    written[PurePosixPath("__init__.py")] = contents.PACKAGE_INIT.format(package=package).encode()
+    for op, entry in library.ops.items():
+        written[PurePosixPath(op, "__init__.py")] = contents.OP_INIT.encode()
+        init = PurePosixPath(op, entry.current, "__init__.py")
+        written[init] = contents.EPOCH_INIT.encode()
+    for place, data in sorted(written.items()):
+        path = folder / place
+        actual = path.read_bytes() if path.is_file() else None
+        if actual != data:
+            what = "is missing" if actual is None else "is not what this kernelsmith writes"
+            yield Drift(
+                kind="dispatch_differs",
+                expected=hashlib.sha256(data).hexdigest(),
+                actual=MISSING if actual is None else hashlib.sha256(actual).hexdigest(),
+                message=f"{place} {what}: edited, or of another version; it was not checked",
+                file=place.as_posix(),
+            )
+
+
+def lang_drift(folder: Path, op: str, name: str, own: Path = LANG) -> Drift | None:
+    """Whether the vetted functions that lie in the epoch do what this kernelsmith's do; the gate's
+    workers run with the latter. Comments and docstrings may differ."""
+    path = layout.epoch_folder(folder, op, name) / layout.LANG
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None  # missing: named already
+    here = own.read_text(encoding="utf-8")
+    if _code(text) == _code(here):
+        return None
+    return Drift(
+        kind="lang_differs",
+        expected=hashlib.sha256(text.encode()).hexdigest(),
+        actual=hashlib.sha256(here.encode()).hexdigest(),
+        message=f"{layout.LANG} of the library is not that of this kernelsmith: its workers "
+        "cannot run the kernel as it was certified",
+        file=path.relative_to(folder).as_posix(),
+    )
+
+
+def epoch_drifts(certificate: Certificate, facts: Mapping[str, Any]) -> Iterator[Drift]:
+    """What makes this another epoch than the certificate's: each fact by name.
+
+    Args:
+        facts: what the device says of itself here.
+    """
+    then, now = certificate.versions.get("triton", "?"), metadata.version("triton")
+    if then.partition("+")[0] != now.partition("+")[0]:
+        yield Drift(
+            kind="triton_differs",
+            expected=then,
+            actual=now,
+            message=f"another epoch: Triton {now}, certified on {then}",
+        )
+    recorded = certificate.device_facts
+    for name in sorted({*recorded, *facts}):
+        if recorded.get(name) != facts.get(name):
+            yield Drift(
+                kind="device_differs",
+                expected=f"{name} {recorded.get(name)}",
+                actual=f"{name} {facts.get(name)}",
+                message=f"another epoch: {name} {facts.get(name)}, "
+                f"certified on {recorded.get(name)}",
+            )
+
+
+def _code(text: str) -> str:
+    """What a module does, whatever its comments and docstrings say."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return text
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                node.body = node.body[1:] or [ast.Pass()]
+    return ast.dump(tree)
