@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from kernelsmith.errors import EvidenceError, TaskError
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.reference import compare
 from kernelsmith.gate.subject import Limits, Outcome, Subject
-from kernelsmith.library import digests
+from kernelsmith.library import digests, gradients
 from kernelsmith.library.certificate import DIGEST_SEED
 from kernelsmith.model import Candidate, PlanClass, Task, seed_candidate
 from kernelsmith.ports import Device, Sandbox
@@ -15,9 +16,11 @@ from kernelsmith.ports import Device, Sandbox
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """``digests``: case -> output -> SHA-256; ``classes`` by id."""
+    """``digests``: case -> output -> SHA-256; ``classes`` by id; ``autograd``: how gradients are
+    wired, or why they are not."""
 
     digests: Mapping[str, Mapping[str, str]]
+    autograd: dict[str, Any] | str
     classes: Mapping[str, PlanClass]
 
 
@@ -53,5 +56,7 @@ def examine(task: Task, device: Device, sandbox: Sandbox, candidate: Candidate) 
                     hint="it was accepted before: judge it again, export nothing of it",
                 )
         return Examined(
-            digests=digests.digests(task, actual), classes=digests.plan_classes(bench, winner)
+            digests=digests.digests(task, actual),
+            classes=digests.plan_classes(bench, winner),
+            autograd=gradients.derive(bench, seed),
         )

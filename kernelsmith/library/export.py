@@ -18,7 +18,6 @@ from kernelsmith.library import certificate as certificates
 from kernelsmith.library import contents, digests, launch, layout, placing, selection, sources
 from kernelsmith.library.certificate import Certificate
 from kernelsmith.library.examining import Examined, examine
-from kernelsmith.library.gradients import wiring_of
 from kernelsmith.library.selection import Chosen, Selection
 from kernelsmith.lineage.records import plain
 from kernelsmith.model import Gain, Task
@@ -165,7 +164,7 @@ def epoch_files(
         plan_classes=tuple(
             digests.class_facts(each) for _, each in sorted(examined.classes.items())
         ),
-        autograd=wiring_of(task),
+        autograd=examined.autograd,
     )
     files[layout.CERTIFICATE] = certificates.text(made).encode()
     return files, made

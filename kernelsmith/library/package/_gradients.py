@@ -44,9 +44,11 @@ def _function(name: str, entries: dict[str, Any], variants: Any) -> Any:
         several = isinstance(outputs, tuple | list)
         named = dict(zip(variant["outputs"], outputs if several else (outputs,), strict=True))
         known = {**dict(zip(variant["args"], args, strict=True)), **named}
-        kept = [known[source] for kind, source in variant["takes"].values() if kind == "saved"]
-        ctx.save_for_backward(*kept)
-        ctx.variant = variant
+        saved = [source for kind, source in variant["takes"].values() if kind == "saved"]
+        tensors = [name for name in saved if isinstance(known[name], torch.Tensor)]
+        ctx.save_for_backward(*[known[name] for name in tensors])
+        ctx.tensors, ctx.variant = tensors, variant
+        ctx.numbers = {name: known[name] for name in saved if name not in tensors}
         ctx.mark_non_differentiable(
             *[value for key, value in named.items() if key not in variant["differentiable"]]
         )
@@ -54,14 +56,14 @@ def _function(name: str, entries: dict[str, Any], variants: Any) -> Any:
 
     def backward(ctx: Any, *gradients: Any) -> Any:
         variant = ctx.variant
-        saved = iter(ctx.saved_tensors)
+        saved = {**ctx.numbers, **dict(zip(ctx.tensors, ctx.saved_tensors, strict=True))}
         arriving = dict(zip(variant["outputs"], gradients, strict=True))
         values: dict[str, Any] = {}
         for parameter, (kind, source) in variant["takes"].items():
             if kind == "gradient":
                 values[parameter] = arriving[source].contiguous()
             else:
-                values[parameter] = next(saved) if kind == "saved" else None
+                values[parameter] = saved[source] if kind == "saved" else None
         returned = entries[variant["backward"]](**values)
         several = isinstance(returned, tuple | list)
         given = dict(zip(variant["returns"], returned if several else (returned,), strict=True))
@@ -84,4 +86,4 @@ def _takes(variant: Any, args: Any) -> bool:
         "tensor" if isinstance(each, torch.Tensor) else "none" if each is None else "number"
         for each in args
     ]
-    return kinds == list(variant["kinds"].values())
+    return bool(kinds == variant["kinds"])
