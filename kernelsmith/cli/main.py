@@ -19,6 +19,7 @@ from kernelsmith.cli import (
     rehearsing,
     running,
     setting_up,
+    shipping,
     verifying,
 )
 from kernelsmith.cli.printing import visible
@@ -60,6 +61,7 @@ def build_app() -> typer.Typer:
     app.command("show")(reading.show)
     app.command("diff")(reading.diff)
     app.command("gate")(_aborting(running.gate))
+    app.command("export")(_aborting(shipping.export))
     app.command("verify")(_aborting(verifying.verify))
     app.add_typer(library_commands.library_app(), name="library")
     app.command("replay")(_aborting(verifying.replay))
