@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kernelsmith.authoring import proposals, spelling
 from kernelsmith.authoring.facts import TASK_NAME, Entry, Parameter, SeedFacts
-from kernelsmith.authoring.forms import Described, call_forms
+from kernelsmith.authoring.forms import Described, call_forms, returned_by
 from kernelsmith.authoring.questions import Inquiry, Question
 from kernelsmith.authoring.spelling import Argument
 from kernelsmith.errors import InputError
@@ -57,6 +57,17 @@ def choose_entries(facts: SeedFacts, named: Sequence[str], file: str) -> tuple[E
         )
     chosen = [known[name] for name in dict.fromkeys(named)] if named else list(known.values())
     for entry in chosen:
+        arguments = entry.function.args
+        if (
+            not entry.parameters
+            or arguments.posonlyargs
+            or arguments.kwonlyargs
+            or (arguments.vararg or arguments.kwarg)
+        ):
+            raise InputError(
+                f"{entry.name} of {file}: an entry takes plain parameters, one at least",
+                hint="write them out as in forward(x, weight, eps), without *, / and **",
+            )
         for name in (entry.name, *(each.name for each in entry.parameters)):
             if not TASK_NAME.fullmatch(name):
                 raise InputError(
@@ -74,7 +85,9 @@ def make_draft(
     Raises:
         InputError: an answer that does not read, fits nothing, or is missing.
     """
-    described = [_describe(entry, inquiry) for entry in entries]
+    described: list[Described] = []
+    for entry in entries:
+        described.append(_describe(entry, _known(described), inquiry))
     token_dim = _token_dim(described, inquiry)
     calls: list[Call] = []
     for each in described:
@@ -120,7 +133,23 @@ def make_draft(
     )
 
 
-def _describe(entry: Entry, inquiry: Inquiry) -> Described:
+def _known(described: Sequence[Described]) -> dict[str, tuple[str, str]]:
+    """(text, why) of names that earlier entries take or return: a later one means the same."""
+    found: dict[str, tuple[str, str]] = {}
+    for each in described:
+        for name, argument in each.args.items():
+            if argument.kind != "none":
+                found.setdefault(name, (spelling.written(argument), f"as in {each.entry.name}"))
+        for output in returned_by(each, ()) or ():
+            shape = output.tensor.shape if output.tensor is not None else None
+            if output.tensor is not None and shape is not None and None not in shape:
+                known = tuple(size for size in shape if size is not None)
+                text = spelling.shown(known, output.tensor.dtype)
+                found.setdefault(output.name, (text, f"as {each.entry.name} returns it"))
+    return found
+
+
+def _describe(entry: Entry, known: Mapping[str, tuple[str, str]], inquiry: Inquiry) -> Described:
     proposal, why = proposals.paths(entry)
     flag = f"--path {entry.name}="
     paths = inquiry.answer(
@@ -135,13 +164,23 @@ def _describe(entry: Entry, inquiry: Inquiry) -> Described:
     )
     args = {}
     for parameter in entry.parameters:
-        found = _argument(entry, parameter, inquiry)
+        found = _argument(entry, parameter, known, inquiry)
         args[parameter.name] = found or spelling.Argument(kind="none")
     return Described(entry=entry, paths=paths or (), args=args)
 
 
-def _argument(entry: Entry, parameter: Parameter, inquiry: Inquiry) -> Argument | None:
+def _argument(
+    entry: Entry,
+    parameter: Parameter,
+    known: Mapping[str, tuple[str, str]],
+    inquiry: Inquiry,
+) -> Argument | None:
     proposal, why = proposals.argument(entry, parameter)
+    if not why and parameter.name in known:
+        proposal, why = known[parameter.name]
+        mark = "?" if parameter.optional and parameter.tensor else ""
+        proposal = proposal.replace("?", "").replace("@", f"{mark}@", 1)
+        proposal += mark if "@" not in proposal else ""
     own, shared = f"--arg {entry.name}:{parameter.name}=", f"--arg {parameter.name}="
     kind = "shape and dtype of" if parameter.tensor else "value of"
     may = " (may be None)" if parameter.optional else ""

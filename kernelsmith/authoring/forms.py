@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from kernelsmith.authoring import proposals, spelling
 from kernelsmith.authoring.facts import TASK_NAME, Entry
-from kernelsmith.authoring.host_walk import Tensor, returned
+from kernelsmith.authoring.host_walk import Returned, Tensor, returned
 from kernelsmith.authoring.questions import Inquiry, Question
 from kernelsmith.authoring.spelling import Argument, Output
 from kernelsmith.errors import InputError
@@ -125,6 +125,17 @@ def _spec(name: str, argument: Argument, given: bool, token_dim: str) -> ArgSpec
     )
 
 
+def returned_by(each: Described, present: Sequence[str]) -> tuple[Returned, ...] | None:
+    """What the entry returns with these optional arguments; None where the walk cannot tell."""
+    arguments: dict[str, Tensor | None] = {}
+    for name, argument in each.args.items():
+        if argument.kind == "none" or (argument.optional and name not in present):
+            arguments[name] = None
+        elif argument.kind == "tensor":
+            arguments[name] = Tensor(shape=argument.shape, dtype=argument.dtype)
+    return returned(each.entry.function, arguments, each.entry.host)
+
+
 def _outputs(
     each: Described,
     present: Sequence[str],
@@ -134,13 +145,7 @@ def _outputs(
 ) -> list[tuple[str, Output]]:
     """Outputs of an entry called with these optional arguments. ``cache`` keeps the answers."""
     entry = each.entry
-    arguments: dict[str, Tensor | None] = {}
-    for name, argument in each.args.items():
-        if argument.kind == "none" or (argument.optional and name not in present):
-            arguments[name] = None
-        elif argument.kind == "tensor":
-            arguments[name] = Tensor(shape=argument.shape, dtype=argument.dtype)
-    walked = returned(entry.function, arguments, entry.host)
+    walked = returned_by(each, present)
     told = {one.name: one.tensor for one in walked or ()}
     flag = f"--returns {entry.name}="
     if flag in inquiry.given or walked is None:
@@ -155,7 +160,12 @@ def _outputs(
             lambda text: tuple(part.strip() for part in text.split(",")),
         )
     else:
-        names = tuple(told)
+        names = tuple(one.name for one in walked)
+    if len(set(names or ())) != len(names or ()):
+        raise InputError(
+            f"{entry.name} returns {', '.join(names or ())}: two outputs of one name",
+            hint=f"return them from different locals, or name them: {flag}y,row_max",
+        )
     for name in names or ():
         if name not in cache:
             cache[name] = _output(each, name, told.get(name), token_dim, inquiry) or Output(

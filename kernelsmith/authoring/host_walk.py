@@ -206,25 +206,35 @@ def _called(node: ast.Call, known: _Known) -> Value:
         inner = _inner(node, known)
         return inner.tensor if inner is not None else None
     dtype = next((_dtype(each.value) for each in node.keywords if each.arg == "dtype"), None)
-    if name == "torch.empty_like" and node.args:
+    # What the gate's language refuses (torch.zeros and the like) is followed all the same: the
+    # draft is right about the shapes, and the check says what to write instead.
+    if name in ("torch.empty_like", "torch.zeros_like", "torch.ones_like") and node.args:
         like = _value(node.args[0], known)
         if isinstance(like, Tensor):
             return Tensor(shape=like.shape, dtype=dtype or like.dtype)
+    if name in ("torch.empty", "torch.zeros", "torch.ones") and node.args:
+        return Tensor(shape=_allocated(node, known), dtype=dtype or "float32")
     if isinstance(node.func, ast.Attribute):
         base = _value(node.func.value, known)
         if not isinstance(base, Tensor):
             return None
-        if node.func.attr == "new_empty":
-            sizes = node.args[0] if len(node.args) == 1 else ast.Tuple(elts=list(node.args))
-            shape = _shape_of(sizes, known)
-            if shape is None and len(node.args) == 1:
-                shape = (_size(node.args[0], known),)
-            return Tensor(shape=shape, dtype=dtype or base.dtype)
+        if node.func.attr in ("new_empty", "new_zeros", "new_ones"):
+            return Tensor(shape=_allocated(node, known), dtype=dtype or base.dtype)
+        if node.func.attr == "contiguous":
+            return base
         if node.func.attr == "size" and len(node.args) == 1 and base.shape is not None:
             axis = _size(node.args[0], known)
             if isinstance(axis, int) and -len(base.shape) <= axis < len(base.shape):
                 return base.shape[axis]
     return None
+
+
+def _allocated(node: ast.Call, known: _Known) -> tuple[Size, ...] | None:
+    """The shape that an allocation is given, as one tuple or as sizes."""
+    if len(node.args) == 1:
+        shape = _shape_of(node.args[0], known)
+        return (_size(node.args[0], known),) if shape is None else shape
+    return tuple(_size(each, known) for each in node.args)
 
 
 def _dtype(node: ast.expr) -> str:

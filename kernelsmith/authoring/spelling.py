@@ -186,3 +186,17 @@ def token_range(text: str) -> tuple[int, int]:
 def shown(dims: tuple[str | int, ...], dtype_name: str) -> str:
     """A tensor as it is written."""
     return f"{dtype_name}[{','.join(str(dim) for dim in dims)}]"
+
+
+def written(argument: Argument) -> str:
+    """An argument as it is written."""
+    match argument.kind:
+        case "tensor":
+            recipe = f"@{argument.recipe}" if argument.recipe else ""
+            mark = "?" if argument.optional else ""
+            return f"{shown(argument.shape, argument.dtype)}{mark}{recipe}"
+        case "dim":
+            return argument.dim
+        case "none":
+            return "none"
+    return repr(argument.value)

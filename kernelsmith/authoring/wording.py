@@ -48,6 +48,11 @@ def problems_of(path: Path) -> list[Finding]:
         ]
     except TaskError as error:
         return [Finding(level="error", message=error.message, hint=error.hint or "")]
+    return problems(raw)
+
+
+def problems(raw: Mapping[str, Any]) -> list[Finding]:
+    """Every problem of a task's form, from its parsed text."""
     try:
         TaskFile.model_validate(raw)
     except ValidationError as error:

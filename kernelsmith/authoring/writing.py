@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelsmith.authoring import blocks, toml_text
+from kernelsmith import catalog
+from kernelsmith.authoring import blocks, toml_text, wording
 from kernelsmith.authoring.draft import Draft
 from kernelsmith.catalog_build import build_task
 from kernelsmith.catalog_schema import TaskFile
-from kernelsmith.errors import InputError
+from kernelsmith.errors import InputError, TaskError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,11 @@ def task_text(draft: Draft, source: str) -> str:
     text = toml_text.render(
         draft, {device: blocks.propose(draft, device) for device in draft.devices}
     )
-    file = TaskFile.model_validate(tomllib.loads(text))
+    raw = tomllib.loads(text)
+    found = wording.problems(raw)
+    if found:
+        raise TaskError(found[0].message, hint=found[0].hint)
+    file = TaskFile.model_validate(raw)
     for device in file.devices:
         build_task(file, device, source, shipped=False, where=f"{draft.name}.toml")
     return text
@@ -44,6 +49,12 @@ def require_free(folder: Path, names: Sequence[str], origin: Path, *, force: boo
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is not a folder", hint="--to names a folder")
+    shipped = {entry.path.parent.resolve() for entry in catalog.tasks().values() if entry.shipped}
+    if folder.resolve() in shipped:
+        # Seeds there are trusted: they run behind a thinner wall.
+        raise InputError(
+            f"{folder} holds the tasks that kernelsmith ships", hint="name a folder of yours: --to"
+        )
     for name in names:
         path = folder / name
         # A seed that lies in the folder already is its own copy.
