@@ -2,6 +2,7 @@
 
 import ast
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path, PurePosixPath
@@ -99,12 +100,12 @@ def dispatch_drifts(folder: Path, library: Library) -> Iterator[Drift]:
     """Modules between a caller and the kernels that are not what this kernelsmith writes. Their
     work is not run here: nothing else would tell of an edit."""
     written = contents.carried()
-    package = layout.package_name(folder)
-    written[PurePosixPath("__init__.py")] = contents.PACKAGE_INIT.format(package=package).encode()
     for op, entry in library.ops.items():
         written[PurePosixPath(op, "__init__.py")] = contents.OP_INIT.encode()
         init = PurePosixPath(op, entry.current, "__init__.py")
         written[init] = contents.EPOCH_INIT.encode()
+    first = PurePosixPath("__init__.py")
+    written[first] = contents.PACKAGE_INIT.format(package=_name_in(folder / first)).encode()
     for place, data in sorted(written.items()):
         path = folder / place
         actual = path.read_bytes() if path.is_file() else None
@@ -117,6 +118,13 @@ def dispatch_drifts(folder: Path, library: Library) -> Iterator[Drift]:
                 message=f"{place} {what}: edited, or of another version; it was not checked",
                 file=place.as_posix(),
             )
+
+
+def _name_in(path: Path) -> str:
+    """The package's name as its first file says it: a folder may be copied under another."""
+    text = path.read_text(errors="replace") if path.is_file() else ""
+    found = re.search(r"^``from (\w+) import OP``", text, re.MULTILINE)
+    return found.group(1) if found else ""
 
 
 def lang_drift(folder: Path, op: str, name: str, own: Path = LANG) -> Drift | None:

@@ -186,6 +186,11 @@ def test_an_edited_dispatch_is_named_and_fails_strictly(kit: Kit) -> None:
     assert kit("verify", str(kit.folder), "--strict")[0] == 1
 
 
+def test_a_copy_under_another_name_is_the_same_library(kit: Kit) -> None:
+    kit.folder = kit.folder.rename(kit.folder.with_name("moved"))
+    assert kit("verify", str(kit.folder), "--strict")[0] == 0
+
+
 def test_other_vetted_functions_than_the_workers_have_show_nothing(
     kit: Kit, tmp_path: Path
 ) -> None:
