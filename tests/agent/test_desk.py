@@ -11,9 +11,9 @@ from kernelsmith.errors import InfrastructureError
 from kernelsmith.model import Look, seed_candidate
 from kernelsmith.ports import Judged
 from kernelsmith.proposers.agent.budget import Budget
-from kernelsmith.proposers.agent.desk import Desk
+from kernelsmith.proposers.agent.desk import Desk, View
 from kernelsmith.proposers.agent.guards import Purse
-from tests.agent.night import candidate, judged, machine_failure, settings
+from tests.agent.night import Night, Script, candidate, judged, machine_failure, settings
 from tests.loop.fakes import make_task, normal_hash
 
 TOY, OTHER = make_task(), make_task("other")
@@ -227,3 +227,20 @@ def test_no_call_begins_for_a_withdrawn_task() -> None:
         assert await Purse(budget=budget, desk=desk, task="other").admit(1, 1) is not None
 
     run(night())
+
+
+def test_who_begins_sessions_holds_no_lock_while_asking_the_desk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The desk asks for work under its own lock: two locks taken crosswise end a night for good."""
+    night = Night(Script([[("bits", "a")], [("bits", "b")]]), settings=settings(sessions_max=2))
+    lock, offered, held = night.agent._crew._lock, night.agent._desk.offered, []
+
+    def watched() -> dict[str, View]:
+        held.append(lock.locked())
+        return offered()
+
+    monkeypatch.setattr(night.agent._desk, "offered", watched)
+    night.run()
+    assert held
+    assert not any(held)

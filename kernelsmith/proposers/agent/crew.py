@@ -85,9 +85,9 @@ class Crew:
 
     def _begin_sessions(self, caller: Any) -> None:
         while len(self._running) < self.settings.concurrency and not self.budget.spent:
+            views = self.desk.offered()  # not under our lock: the desk asks has_work under its own
             # Under the lock no one sees a session that is neither waiting nor running.
             with self._lock:
-                views = self.desk.offered()
                 record = self._next_unfinished(views)
                 choice = None if record else self.population.next(views)
                 if record is not None and record.start is not None:
