@@ -170,6 +170,10 @@ def resumed_run(
             }
         continuity.require_resumable(standing, more != More())
         request = _request_again(db, row, standing, more)
+        if request.agent is not None and request.agent.rehearsal:
+            from kernelsmith.rehearsal import LABEL
+
+            notice(f"REHEARSAL: {LABEL}. What the gate measures is real.")
         endpoint = _endpoint(request.proposer, request.agent)
         tasks = assembly.load_tasks(wiring, request.tasks, request.device, request.task_folders)
         continuity.require_same_seeds(tasks, row["seeds"])

@@ -111,5 +111,6 @@ def test_more_budget_counts_from_what_was_spent(rehearse: Command) -> None:
     for more in (1000, 2000):
         code, out, err = rehearse("resume", "latest", "--budget-tokens", str(more), "--json")
         assert code == 0, err
+        assert err.startswith(f"REHEARSAL: {LABEL}")
         (run,) = json.loads(out)["runs"]
         assert run["agent"]["budget_tokens"] == run["agent"]["usage"]["tokens"] + more
