@@ -124,15 +124,26 @@ def task_line(task: "TaskStanding", device: str) -> str:
     return "; ".join(parts)
 
 
+def spent_budget(agent: "AgentStanding") -> str:
+    """Which budget has ended the conversations, open ones included: usd, tokens, or "" for none."""
+    usd, tokens, cost = agent.budget_usd, agent.budget_tokens, agent.cost_usd
+    if tokens is not None and agent.usage.tokens >= tokens:
+        return "tokens"
+    return "usd" if usd is not None and cost is not None and cost >= usd else ""
+
+
 def agent_line(agent: "AgentStanding") -> str:
     """What the conversations of a run came to, in one line; of a rehearsal, that it is one."""
-    limit = "" if agent.budget_usd is None else f" of ${agent.budget_usd:,.2f}"
+    usd = agent.budget_usd
+    limit = "" if usd is None else f" of ${usd:,.2f}" if usd >= 1 else f" of {dollars(usd)}"
     parts = [
         f"{printing.counted(len(agent.sessions), 'session')} with {agent.model}",
         printing.counted(agent.calls, "call"),
         printing.counted(agent.usage.tokens, "token"),
         f"{dollars(agent.cost_usd)}{limit}",
     ]
+    if spent_budget(agent):
+        parts.append("budget spent")
     label = f"  ({REHEARSAL})" if agent.rehearsal else ""
     return ", ".join(parts) + label
 
@@ -171,6 +182,8 @@ def next_commands(run: "RunStanding", state: str) -> list[str]:
         lines.append(f"kernelsmith show {best.id}")
     if state in ("interrupted", "failed"):
         lines.append(f"kernelsmith resume {run.id}")
+    elif run.agent is not None and (kind := spent_budget(run.agent)):
+        lines.append(f"kernelsmith resume {run.id} --budget-{kind} MORE")
     elif not lines:
         lines.append(f"kernelsmith show {run.id}")
     return lines

@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kernelsmith.cli import standing
 from kernelsmith.lineage.journal import LineageJournal, open_journal
+from kernelsmith.lineage.spending import AgentStanding
 from kernelsmith.lineage.store import LineageStore, open_store
+from kernelsmith.model import Usage
 from tests.cli.asking import Kernelsmith, one_error_line
 from tests.lineage import talks
 
@@ -219,3 +223,28 @@ def test_a_session_that_is_not_there_is_told(kernelsmith: Kernelsmith, run_id: s
     code, out, err = kernelsmith("show", "s9")
     assert (code, out) == (2, "")
     assert "no session 's9'" in one_error_line(err)
+
+
+@pytest.mark.parametrize(
+    ("usd", "tokens", "says"),
+    [
+        ("0.004", None, "$0.0041 of $0.0040, budget spent"),
+        ("5", None, "$0.0041 of $5.00"),
+        (None, 10, "$0.0041, budget spent"),
+        (None, 11, "$0.0041"),
+    ],
+)
+def test_a_budget_that_ended_the_conversations_is_named(
+    usd: str | None, tokens: int | None, says: str
+) -> None:
+    agent = AgentStanding(
+        model="m-1",
+        rehearsal=False,
+        budget_usd=None if usd is None else Decimal(usd),
+        budget_tokens=tokens,
+        calls=1,
+        usage=Usage(output=10),
+        cost_usd=Decimal("0.0041"),
+        sessions=(),
+    )
+    assert standing.agent_line(agent).endswith(says)
