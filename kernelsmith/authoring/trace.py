@@ -3,7 +3,7 @@
     {"op": "forward_infer", "shapes": [[16, 1024], [1024]], "dtype": "bfloat16", "count": 81920}
     {"call": "infer", "dims": {"M": 16, "N": 1024}, "dtype": "torch.bfloat16", "count": 640}
 
-``call`` names a call form of the task; ``op`` a call form, an entry or the task, and ``path``
+``call`` names a call form of the task; ``op`` an entry, a call form or the task, and ``path``
 ("train", "infer") says which where both fit. ``shapes``: those of the tensor arguments in order
 (null for one that is None), or by name. A line that reads as none of this is bad, and is named.
 """
@@ -97,7 +97,7 @@ def _call(fields: Mapping[str, Any], task: Task) -> tuple[Call, dict[str, int]]:
         try:
             fits.append((call, _dims(fields, call)))
         except InputError as error:
-            why = error.message
+            why = why or error.message
     if not fits:
         raise InputError(why)
     carried = {spec.carry_call for call in task.calls for spec in call.outputs}
@@ -117,8 +117,9 @@ def _named(fields: Mapping[str, Any], task: Task) -> list[Call]:
         raise InputError(f"path {path!r} or name {name!r} is none")
     last = name.rpartition(".")[2]
     calls = [call for call in task.calls if call.name == name]
-    if not calls and "op" in fields:
-        calls = [call for call in task.calls if call.entry == last]
+    if "op" in fields:
+        # An entry may be called as one of its forms is: as an op, the entry is meant.
+        calls = [call for call in task.calls if call.entry == last] or calls
         calls = calls or (list(task.calls) if last == task.name else [])
     calls = [call for call in calls if path in (None, call.path)]
     if not calls:

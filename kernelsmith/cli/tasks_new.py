@@ -173,6 +173,6 @@ def _asker() -> "Asker":
         if trouble:
             printing.say(printing.err(), f"  {trouble}", "red")
         why = f" ({question.why})" if question.why else ""
-        return str(typer.prompt(f"{question.text}{why}", default=question.proposal))
+        return str(typer.prompt(f"{question.text}{why}", default=question.proposal, err=True))
 
     return ask
