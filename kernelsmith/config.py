@@ -8,6 +8,7 @@ other key is an error.
 
 import os
 import re
+import subprocess
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -23,6 +24,7 @@ FILE_NAME = "kernelsmith.toml"
 DEFAULT_TIME_LIMIT = "8h"
 DEFAULT_MODEL = "claude-opus-5-5"
 DEFAULT_BASE_URL = "https://api.anthropic.com"
+GIT_TIMEOUT_S = 5.0
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -171,6 +173,26 @@ def shipped_prices() -> dict[str, Price]:
     """Prices by model, from ``prices.toml``: list prices of the day it names."""
     text = Path(__file__).with_name("prices.toml").read_text(encoding="utf-8")
     return {model: _price(model, rates) for model, rates in tomllib.loads(text).items()}
+
+
+def user_name(environment: Mapping[str, str] | None = None) -> str:
+    """Who decides, unless an option says otherwise: git's ``user.name`` as it is here, else
+    ``USER``; "" where neither is set."""
+    variables = os.environ if environment is None else environment
+    try:
+        asked = subprocess.run(
+            ["git", "config", "user.name"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=GIT_TIMEOUT_S,
+            check=False,
+            env=dict(variables),
+        )
+        name = asked.stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        name = ""
+    return name or variables.get("USER", "").strip()
 
 
 def wants_traceback() -> bool:

@@ -17,6 +17,7 @@ from kernelsmith.cli import (
     proxying,
     reading,
     rehearsing,
+    reviewing,
     running,
     setting_up,
     shipping,
@@ -60,6 +61,7 @@ def build_app() -> typer.Typer:
     app.command("runs")(reading.runs)
     app.command("show")(reading.show)
     app.command("diff")(reading.diff)
+    app.command("review")(_aborting(reviewing.review))
     app.command("gate")(_aborting(running.gate))
     app.command("export")(_aborting(shipping.export))
     app.command("verify")(_aborting(verifying.verify))

@@ -1,6 +1,6 @@
 """Commands that read the lineage: ``runs``, ``show``, ``diff``. They never create one."""
 
-import difflib
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,7 +57,7 @@ def show(
     from kernelsmith.lineage.verdicts import candidate_record
 
     with opened(db) as connection:
-        if run_id is None and _is_run(connection, name):
+        if run_id is None and is_run(connection, name):
             _show_run(connection, queries.find_run(connection, name), db, as_json)
             return
         within = None if run_id is None else queries.find_run(connection, run_id)
@@ -82,7 +82,8 @@ def diff(
     db: options.Database = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """What a candidate changed."""
+    """What a candidate changed, as a patch: `kernelsmith diff ID | git apply`."""
+    from kernelsmith.cli import patches
     from kernelsmith.lineage import queries
 
     with opened(db) as connection:
@@ -96,24 +97,15 @@ def diff(
         if not others:
             raise InputError(f"candidate {new.id} is a seed: it has no parent")
         old = queries.load_candidate(connection, others[0])
-    lines = list(
-        difflib.unified_diff(
-            _lines(old.source),
-            _lines(new.source),
-            f"{old.id} ({old.author})",
-            f"{new.id} ({new.author})",
-            lineterm="",
-        )
-    )
+        path = patch_path(connection, record)
+    text = patches.patch(old.source, new.source, path)
     if as_json:
-        fields = {"candidate": new.id, "against": old.id, "diff": "\n".join(lines)}
+        fields = {"candidate": new.id, "against": old.id, "diff": text}
         printing.document("diff", fields)
         return
-    console = printing.out()
-    for line in lines:
-        printing.say(console, line, _colour(line))
-    if not lines:
-        printing.say(console, f"{new.id} and {old.id} are the same source")
+    patches.show(text)
+    if not text:
+        print(f"{new.id} and {old.id} are the same source", file=sys.stderr)
 
 
 @contextmanager
@@ -129,7 +121,19 @@ def opened(db: Path | None) -> Iterator[Any]:
         database.close()
 
 
-def _is_run(connection: Any, name: str) -> bool:
+def patch_path(connection: Any, record: str) -> str:
+    """The file that a patch of a candidate is for: its seed's, by the definition its run judged
+    by; a run that kept none is taken to have named task and seed alike."""
+    from kernelsmith.cli import patches
+    from kernelsmith.lineage import queries
+    from kernelsmith.lineage.definitions import definition
+
+    run_id, task = queries.place_of(connection, record)
+    kept = definition(connection, queries.run_row(connection, run_id)["options"], task)
+    return patches.seed_path(task if kept is None else kept.seed_name, task)
+
+
+def is_run(connection: Any, name: str) -> bool:
     """Whether ``name`` can only mean a run. ``latest`` means the latest run."""
     from kernelsmith.lineage import queries
 
@@ -203,14 +207,3 @@ def _show_session(
         printing.document("session", fields)
     else:
         show_session(fields, db)
-
-
-def _lines(source: str) -> list[str]:
-    """Lines of a source. ``splitlines`` would end one at a form feed and hide it."""
-    return source.removesuffix("\n").split("\n")
-
-
-def _colour(line: str) -> str:
-    if line.startswith(("---", "+++")):
-        return "bold"
-    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")

@@ -10,6 +10,7 @@ from kernelsmith.model import CheckResult, Gain, Verdict
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from kernelsmith.lineage.reviews import Standing
     from kernelsmith.lineage.verdicts import CandidateRecord
 
 MARKS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "unchecked": ("–", "yellow")}
@@ -69,8 +70,25 @@ def record_fields(found: "CandidateRecord") -> dict[str, Any]:
         "against_seed": None
         if found.final is None
         else {"holds": found.final[0], **(printing.gain_fields(found.final[1]) or {})},
+        "unsupported": found.unsupported,
+        "decision": decision_fields(found.decision),
         "source": candidate.source,
     }
+
+
+def decision_fields(decision: "Standing | None") -> dict[str, Any] | None:
+    """A review's decision as JSON."""
+    if decision is None:
+        return None
+    names = ("decision", "reviewer", "note", "at")
+    return {name: getattr(decision, name) for name in names}
+
+
+def decision_words(decision: "Standing") -> str:
+    """``approved by Ada, 2026-11-29: reads well``."""
+    done = {"approve": "approved", "reject": "rejected"}[decision.decision]
+    words = f"{done} by {decision.reviewer}, {decision.at[:16].replace('T', ' ')} UTC"
+    return f"{words}: {decision.note}" if decision.note else words
 
 
 def show_record(found: "CandidateRecord", db: Path | None) -> None:
@@ -100,7 +118,13 @@ def show_record(found: "CandidateRecord", db: Path | None) -> None:
         words = "" if holds else ", which does not hold: an ancestor stands"
         printing.say(console)
         printing.say(console, f"against the seed: {printing.gain_line(gain)}{words}")
-        _show_cases(console, gain)
+        show_cases(console, gain)
+    if found.unsupported is not None and found.final is not None and found.final[0]:
+        printing.say(console)
+        printing.say(console, f"unsupported: {found.unsupported}", "yellow")
+    if found.decision is not None:
+        printing.say(console)
+        printing.say_all(console, "review     ", decision_words(found.decision), "bold")
     printing.say(console)
     printing.say(console, f"  kernelsmith diff {candidate.id}{where}")
 
@@ -119,7 +143,7 @@ def show_verdict(verdict: Verdict) -> None:
     if verdict.gain is not None:
         printing.say(console)
         printing.say(console, f"against {verdict.gain.against}: {printing.gain_line(verdict.gain)}")
-        _show_cases(console, verdict.gain)
+        show_cases(console, verdict.gain)
 
 
 def _show_check(console: "Console", check: CheckResult) -> None:
@@ -135,7 +159,8 @@ def _show_check(console: "Console", check: CheckResult) -> None:
         printing.say(console, f"      {key}: {text}", "dim")
 
 
-def _show_cases(console: "Console", gain: Gain) -> None:
+def show_cases(console: "Console", gain: Gain) -> None:
+    """A line for each timed case."""
     for case in gain.cases:
         printing.say(console, f"  {printing.times(case.gain):>8}  {case.path:<6} {case.case}")
 

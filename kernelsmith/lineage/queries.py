@@ -132,6 +132,13 @@ def load_candidate(connection: Connection, record: str) -> Candidate:
     return candidate_of(row, row["zstd"], list(parents))
 
 
+def place_of(connection: Connection, record: str) -> tuple[str, str]:
+    """(run, task) of a candidate's record."""
+    query = select(CandidateRow.run_id, CandidateRow.task).where(CandidateRow.record == record)
+    row = connection.execute(query).one()
+    return row.run_id, row.task
+
+
 def parent_records(connection: Connection, record: str) -> list[str]:
     """Records of a candidate's parents, in order."""
     query = select(Parent.parent).where(Parent.record == record).order_by(Parent.ordinal)

@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, select
 
+from kernelsmith.lineage.histories import gain_of
 from kernelsmith.lineage.models import CandidateRow, Parent, Retiming, ReviewRow, VerdictRow
+from kernelsmith.model import Gain
 
 Decision = Literal["approve", "reject"]
 
@@ -27,7 +29,7 @@ class Standing:
 
 def history(connection: Connection, record: str) -> list[dict[str, Any]]:
     """Every decision about a candidate, oldest first: decision, reviewer, note, at, step."""
-    if not _has_reviews(connection):
+    if not has_table(connection, "reviews"):
         return []
     columns = ("decision", "reviewer", "note", "at", "step")
     query = select(*(getattr(ReviewRow, name) for name in columns)).where(
@@ -52,7 +54,7 @@ def approved(connection: Connection, run_id: str | None = None) -> list[str]:
     """Records whose standing decision is to approve, in the order they were proposed; of one run,
     or of all. Ask :func:`why_unsupported` whether each still has the evidence it was approved on.
     """
-    if not _has_reviews(connection):
+    if not has_table(connection, "reviews"):
         return []
     within = [] if run_id is None else [ReviewRow.run_id == run_id]
     rows = connection.execute(
@@ -72,12 +74,7 @@ def why_unsupported(connection: Connection, record: str) -> str | None:
     Its gain over the seed must have been shown by the final timing (or one after it), and every
     ancestor that a person rejected must have been rejected before that timing.
     """
-    timed = connection.execute(
-        select(Retiming.step, Retiming.holds)
-        .where(Retiming.record == record)
-        .order_by(Retiming.step.desc())
-        .limit(1)
-    ).first()
+    timed = _timed(connection, record)
     if timed is None:
         return "it was not timed against the seed"
     if not timed.holds:
@@ -103,6 +100,13 @@ def why_not_approvable(connection: Connection, record: str) -> str | None:
     return why_unsupported(connection, record)
 
 
+def final_timing(connection: Connection, record: str) -> tuple[bool, Gain] | None:
+    """(holds, gain) of a candidate's latest timing against the seed; None: there is none."""
+    row = _timed(connection, record)
+    gain = None if row is None else gain_of(row.gain)
+    return None if row is None or gain is None else (bool(row.holds), gain)
+
+
 def ancestors(connection: Connection, record: str) -> list[str]:
     """Records of all that a candidate descends from, nearest first, each once, through every
     parent and across runs."""
@@ -119,7 +123,17 @@ def ancestors(connection: Connection, record: str) -> list[str]:
     return list(found)
 
 
-def _has_reviews(connection: Connection) -> bool:
-    """A file that no newer version has written to has no such table yet."""
-    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'reviews'"
-    return connection.exec_driver_sql(query).first() is not None
+def _timed(connection: Connection, record: str) -> Any:
+    return connection.execute(
+        select(Retiming.step, Retiming.holds, Retiming.gain)
+        .where(Retiming.record == record)
+        .order_by(Retiming.step.desc())
+        .limit(1)
+    ).first()
+
+
+def has_table(connection: Connection, name: str) -> bool:
+    """Whether the file has a table of the newest schema: no newer version may have written to it
+    yet."""
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return connection.exec_driver_sql(query, (name,)).first() is not None

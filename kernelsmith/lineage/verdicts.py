@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 from sqlalchemy.orm import aliased
 
-from kernelsmith.lineage import records
+from kernelsmith.lineage import records, reviews
 from kernelsmith.lineage.histories import gain_of
 from kernelsmith.lineage.models import (
     Blob,
@@ -15,7 +15,6 @@ from kernelsmith.lineage.models import (
     CheckRow,
     Event,
     Parent,
-    Retiming,
     TimingSession,
     VerdictRow,
 )
@@ -27,6 +26,7 @@ from kernelsmith.model import Candidate, CheckResult, Gain, Verdict
 class CandidateRecord:
     """All that is on record of a candidate. ``verdict`` is None while it waits, for a seed, and
     for one that was set aside (``set_aside`` says why). ``final``: (holds, gain) against the seed.
+    ``unsupported``: what an accepted one's evidence lacks; ``decision``: a person's that stands.
     ``parents``: (id, record). ``raw_sessions``: how many raw timing sessions are kept."""
 
     record: str
@@ -41,6 +41,8 @@ class CandidateRecord:
     gain_vs_seed: float | None
     set_aside: str | None
     final: tuple[bool, Gain] | None
+    unsupported: str | None
+    decision: reviews.Standing | None
     raw_sessions: int
 
 
@@ -60,6 +62,7 @@ def candidate_record(connection: Connection, record: str) -> CandidateRecord:
         .order_by(Parent.ordinal)
     )
     found = connection.execute(select(VerdictRow).where(VerdictRow.record == record)).first()
+    is_accepted = found is not None and found.status == "ACCEPTED"
     return CandidateRecord(
         record=record,
         run_id=row["run_id"],
@@ -72,7 +75,9 @@ def candidate_record(connection: Connection, record: str) -> CandidateRecord:
         seconds=None if found is None else found.seconds,
         gain_vs_seed=None if found is None else found.gain_vs_seed,
         set_aside=None if found else _set_aside(connection, row["run_id"], candidate),
-        final=_final(connection, record),
+        final=reviews.final_timing(connection, record),
+        unsupported=reviews.why_unsupported(connection, record) if is_accepted else None,
+        decision=reviews.standing(connection, record),
         raw_sessions=0 if found is None else _sessions(connection, found.id),
     )
 
@@ -154,17 +159,6 @@ def _set_aside(connection: Connection, run_id: str, candidate: Candidate) -> str
         if payload["candidate"] == candidate.id:
             return str(payload["error"])
     return None
-
-
-def _final(connection: Connection, record: str) -> tuple[bool, Gain] | None:
-    row = connection.execute(
-        select(Retiming.holds, Retiming.gain)
-        .where(Retiming.record == record)
-        .order_by(Retiming.step.desc())
-        .limit(1)
-    ).first()
-    gain = gain_of(row.gain) if row else None
-    return None if row is None or gain is None else (bool(row.holds), gain)
 
 
 def _sessions(connection: Connection, verdict_id: str) -> int:

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Table, select
 from kernelsmith.errors import DatabaseError, InputError
 from kernelsmith.lineage import conversations, manifests, records
 from kernelsmith.lineage.models import Base, Blob, CandidateRow, ModelCall, Parent, Step
+from kernelsmith.lineage.reviews import has_table
 from kernelsmith.lineage.writers import candidate_record
 
 
@@ -98,7 +99,7 @@ def _check_table(
 ) -> tuple[list[Finding], int]:
     keys = [column.name for column in table.primary_key]
     findings, count = [], 0
-    is_here = _has_table(connection, table.name)  # else of a later schema, or dropped since
+    is_here = has_table(connection, table.name)  # else of a later schema, or dropped since
     for row in connection.execute(select(table)).mappings() if is_here else ():
         count += 1
         key = tuple(row[name] for name in keys)
@@ -113,11 +114,6 @@ def _check_table(
     for key, (_, step) in expected.items():
         findings.append(Finding(table=table.name, key=key, problem="deleted", step=step))
     return findings, count
-
-
-def _has_table(connection: Connection, name: str) -> bool:
-    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-    return connection.exec_driver_sql(query, (name,)).first() is not None
 
 
 def _check_blobs(connection: Connection) -> Iterator[Finding]:

@@ -56,6 +56,8 @@ def test_lineage_verify_exits_5_and_names_the_row_that_was_edited(
         ("runs",),
         ("show", "latest"),
         ("diff", "latest"),
+        ("review",),
+        ("review", "--approve", "latest"),
         ("resume", "latest"),
         ("stop", "latest"),
         ("lineage", "verify"),

@@ -48,12 +48,15 @@ def test_show_says_what_is_not_there(kernelsmith: Kernelsmith) -> None:
 
 
 @pytest.mark.parametrize("against", ["parent", "seed"])
-def test_diff_is_unified_and_names_both_sides(kernelsmith: Kernelsmith, against: str) -> None:
+def test_diff_is_a_patch_of_the_seeds_file(kernelsmith: Kernelsmith, against: str) -> None:
     winner = run_of(kernelsmith)["tasks"][0]["incumbent"]
-    code, out, _ = kernelsmith("diff", winner, "--against", against)
-    assert code == 0
-    assert out.startswith("--- ")
-    assert f"+++ {winner} (search)" in out
+    code, out, err = kernelsmith("diff", winner, "--against", against)
+    assert (code, err) == (0, "")
+    first, old, new, *_ = out.splitlines()
+    assert first == "diff --git a/seed_kernels/toy.py b/seed_kernels/toy.py"
+    assert (old, new) == ("--- a/seed_kernels/toy.py", "+++ b/seed_kernels/toy.py")
+    _, told, _ = kernelsmith("diff", winner, "--against", against, "--json")
+    assert json.loads(told)["diff"] == out
 
 
 @pytest.mark.parametrize(("status", "code"), [("ACCEPTED", 0), ("BITS_DIFFER", 1)])
