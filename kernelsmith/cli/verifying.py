@@ -76,7 +76,7 @@ def verify(
     found = []
     try:
         for op, entry in sorted(library.ops.items()):
-            _notice(f"{op}: winner and seed of {entry.current} run on every case …")
+            _notice(f"verifying {op} in {entry.current} …")
             found.append(verify_op(folder, op, entry.current, here, wall, secrets.randbits(255)))
     finally:
         wall.close()
