@@ -12,6 +12,7 @@ from typing import Any
 from kernelsmith import cases as forms_of_task
 from kernelsmith.errors import EvidenceError, InputError
 from kernelsmith.library.digests import class_facts
+from kernelsmith.library.package._pinned import DEFAULTS, FUSION
 from kernelsmith.model import ArgSpec, Case, PlanClass, Task
 
 HEAD = '''"""What was certified of this kernel. Made by kernelsmith, for the dispatch."""
@@ -63,8 +64,6 @@ def launch_class(plan_class: PlanClass) -> dict[str, Any]:
     Raises:
         InputError: a jit function is one of its constants; nobody but the trace can name those.
     """
-    from kernelsmith.library.package._launching import DEFAULTS, FUSION
-
     words = plan_class.specialisation.split(" ")
     if any("=jit:" in word for word in words):
         raise InputError(

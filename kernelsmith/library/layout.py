@@ -4,7 +4,7 @@
 
     DIR/__init__.py              the ops, loaded when first used
     DIR/_runtime.py              dispatch, the same in every library; needs torch and triton
-    DIR/_launching.py            launches under pinned options, part of the dispatch
+    DIR/_*.py                    parts of the dispatch
     DIR/library.json             :class:`Library`: the current epoch of each op
     DIR/pyproject.toml           installs the folder under :func:`package_name`
     DIR/OP/__init__.py           the op's entries, dispatched to its current epoch

@@ -12,11 +12,7 @@ from typing import Any
 
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
-FUSION = {"enable_fp_fusion": False}
-"""Of every launch: a product and a sum are rounded apart."""
-OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-DEFAULTS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1}
-"""What Triton takes where host code names no option; written down, so that nobody's default is."""
+from ._pinned import DEFAULTS, FUSION, OPTIONS
 
 MOST_KNOWN = 4096
 """Decisions that are remembered, so that the next such launch need not be looked up in words."""
