@@ -96,6 +96,7 @@ def _rules(
 
 def _joined(seen: Iterable[Seen], task: Task, basis: Basis) -> list[Group]:
     """Groups, the heaviest first; ties in the order of their names."""
+    token_dim = task.token_dim
     counts: Counter[Seen] = Counter()
     for one in seen:
         counts[replace(one, count=0)] += one.count
@@ -105,27 +106,37 @@ def _joined(seen: Iterable[Seen], task: Task, basis: Basis) -> list[Group]:
         for one in kinds
     ]
     weighed.sort(key=lambda group: (-group.weight, repr(group.seen)))
-    groups: list[Group] = []
+    # Token counts join only within one call form, dtype and other sizes: a list of groups each.
+    buckets: dict[object, list[Group]] = {}
     for group in weighed:
-        near = next(
-            (i for i, kept in enumerate(groups) if _near(kept.seen, group.seen, task.token_dim)),
-            None,
-        )
-        if near is None:
-            groups.append(group)
-            continue
-        kept = groups[near]
-        joined = replace(kept.seen, count=kept.seen.count + group.seen.count)
-        weight = kept.weight + group.weight
-        groups[near] = Group(seen=joined, weight=weight, kinds=kept.kinds + 1)
+        tokens, rest = _parted(group.seen, token_dim)
+        kept = buckets.setdefault(rest, [])
+        for place, heavier in enumerate(kept):
+            if _near(_parted(heavier.seen, token_dim)[0], tokens):
+                kept[place] = _with(heavier, group)
+                break
+        else:
+            kept.append(group)
+    groups = [group for kept in buckets.values() for group in kept]
     return sorted(groups, key=lambda group: (-group.weight, repr(group.seen)))
 
 
-def _near(one: Seen, other: Seen, token_dim: str) -> bool:
-    first, second = dict(one.dims), dict(other.dims)
-    few, many = sorted((first.pop(token_dim), second.pop(token_dim)))
-    same = (one.call, one.dtype, first) == (other.call, other.dtype, second)
-    return same and (many == few or 0 < many <= few * NEAR)
+def _parted(seen: Seen, token_dim: str) -> tuple[int, object]:
+    """(tokens, everything else that makes a kind of call)."""
+    others = tuple((name, size) for name, size in seen.dims if name != token_dim)
+    return dict(seen.dims)[token_dim], (seen.call, seen.dtype, others)
+
+
+def _near(one: int, other: int) -> bool:
+    few, many = sorted((one, other))
+    return many == few or 0 < many <= few * NEAR
+
+
+def _with(heavier: Group, lighter: Group) -> Group:
+    seen = replace(heavier.seen, count=heavier.seen.count + lighter.seen.count)
+    return Group(
+        seen=seen, weight=heavier.weight + lighter.weight, kinds=heavier.kinds + lighter.kinds
+    )
 
 
 def cost(task: Task, seen: Seen) -> int:

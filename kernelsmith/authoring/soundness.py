@@ -1,10 +1,15 @@
 """What a task that loads leaves unshown, or what the gate would refuse when a run starts."""
 
+import math
 from collections.abc import Iterator
 
+from kernelsmith.cases import inputs_for
 from kernelsmith.catalog import Finding
-from kernelsmith.model import Call, OutputSpec, Task
+from kernelsmith.errors import InputError
+from kernelsmith.model import Call, Case, OutputSpec, Task
+from kernelsmith.numerics.recipes import draw
 
+MOST_DRAWN_ELEMENTS = 1 << 21
 FLOAT_RECIPES = ("token", "matrix", "vector", "offset")
 
 
@@ -24,6 +29,7 @@ def soundness(task: Task) -> Iterator[Finding]:
     yield from _paths(task)
     yield from _regimes(task)
     yield from _sizes(task)
+    yield from _inputs(task)
 
 
 def _finding(level: str, message: str, hint: str) -> Finding:
@@ -108,3 +114,30 @@ def _sizes(task: Task) -> Iterator[Finding]:
                 f"{task.device}: ranges names {name}, which no case has",
                 f"take {name} out of ranges",
             )
+
+
+def _inputs(task: Task) -> Iterator[Finding]:
+    """Draws the smallest case of each call, dtype and regime: recipes that do not go together, or
+    that do not fit a shape, show here and not at night."""
+    smallest: dict[tuple[str, str, str], Case] = {}
+    for case in task.cases:
+        key = (case.call, case.dtype, case.regime)
+        tokens = case.dim(task.token_dim)
+        if tokens and (key not in smallest or tokens < smallest[key].dim(task.token_dim)):
+            smallest[key] = case
+    told = set()
+    for case in smallest.values():
+        inputs = inputs_for(task, case, seed=0)
+        if sum(math.prod(spec.meta.shape) for spec in inputs.tensors) > MOST_DRAWN_ELEMENTS:
+            continue
+        try:
+            draw(inputs)
+        except (InputError, ValueError, IndexError, TypeError) as error:
+            if (case.call, str(error)) not in told:
+                told.add((case.call, str(error)))
+                hint = error.hint if isinstance(error, InputError) else None
+                yield _finding(
+                    "error",
+                    f"call {case.call}: its inputs cannot be drawn (regime {case.regime}): {error}",
+                    hint or "take another recipe, or another regime for this call",
+                )

@@ -78,6 +78,8 @@ def shape(text: str) -> tuple[str | int, ...]:
         InputError: a part is neither a dimension nor a size.
     """
     parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise InputError("a tensor without dimensions", hint="write T[M,N] or float32[M]")
     for part in parts:
         if not DIMENSION.fullmatch(part) and not (part.isdigit() and int(part) <= LARGEST_SIZE):
             raise InputError(

@@ -9,9 +9,9 @@
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 from kernelsmith.authoring import spelling
 from kernelsmith.errors import InputError
@@ -38,6 +38,14 @@ class BadLine:
 
     number: int
     why: str
+
+
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file; of one that is too long only as much as shows that it is."""
+    while line := file.readline(LONGEST_LINE_BYTES + 2):
+        yield line
+        while line and not line.endswith(b"\n"):
+            line = file.readline(LONGEST_LINE_BYTES)
 
 
 def read_trace(lines: Iterable[bytes], task: Task) -> tuple[list[Seen], list[BadLine]]:

@@ -78,11 +78,11 @@ def _task(file: Any, source: str, where: str) -> "Task":
 
 
 def _read(trace: Path, task: "Task", skip_bad: bool) -> "tuple[list[Seen], list[BadLine]]":
-    from kernelsmith.authoring.trace import read_trace
+    from kernelsmith.authoring.trace import lines_of, read_trace
 
     try:
-        with trace.open("rb") as lines:
-            seen, bad = read_trace(lines, task)
+        with trace.open("rb") as file:
+            seen, bad = read_trace(lines_of(file), task)
     except OSError as error:
         raise InputError(f"cannot read {trace}: {error.strerror}", hint="name a file") from error
     if bad and not skip_bad:

@@ -186,3 +186,10 @@ def test_json_lists_every_finding(folder: Path, kernelsmith: Kernelsmith) -> Non
 @pytest.mark.parametrize("name", sorted(catalog.tasks()))
 def test_shipped_tasks_are_sound(name: str) -> None:
     assert [each.message for each in check(name) if each.level != "ok"] == []
+
+
+def test_recipes_that_do_not_go_together_are_an_error(folder: Path) -> None:
+    found = changed(folder, ('recipe = "token"', 'recipe = "norm_gradient"'))
+    assert any(
+        level == "error" and "its inputs cannot be drawn" in message for level, message in found
+    )

@@ -166,6 +166,13 @@ def test_a_bad_line_is_named_by_its_number_and_nothing_is_imported(
     assert "left out line 3: " in out
 
 
+def test_lines_of_any_length_are_numbered_right(folder: Path, kernelsmith: Kernelsmith) -> None:
+    trace = traced(folder, line("infer", 16, 5), "x" * 300_000, "[" * 60_000, line("infer", -1, 5))
+    code, _, err = kernelsmith("tasks", "import", trace, *INTO)
+    assert code == 2
+    assert "line 2: longer than 65536 bytes; line 3: not JSON; line 4: -1 is no size" in err
+
+
 def test_a_dry_run_writes_nothing(folder: Path, kernelsmith: Kernelsmith) -> None:
     before = (folder / "scale.toml").read_bytes()
     trace = traced(folder, line("infer", 16, 5))
