@@ -30,8 +30,20 @@ def require_resumable(standing: "RunStanding", more: bool) -> None:
     if standing.last == "finished" and not more:
         raise InputError(
             f"run {standing.id} is finished",
-            hint=f"give it more: `kernelsmith resume {standing.id} --time-limit 1h`",
+            hint=f"give it more: `kernelsmith resume {standing.id} {_more_of(standing)}`",
         )
+
+
+def _more_of(standing: "RunStanding") -> str:
+    """The options that give a finished run more of what ended it."""
+    spent = "" if standing.agent is None else standing.agent.spent_budget
+    more = {"usd": ["--budget-usd 5"], "tokens": ["--budget-tokens 1000000"]}.get(spent, [])
+    reason = standing.last_payload.get("reason")
+    if reason == "candidates":
+        more.append("--max-candidates 100")
+    elif reason == "time" or not more:
+        more.append("--time-limit 1h")
+    return " ".join(more)
 
 
 def require_same_seeds(tasks: tuple[Task, ...], seeds: Mapping[str, str]) -> None:

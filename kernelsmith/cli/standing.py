@@ -124,14 +124,6 @@ def task_line(task: "TaskStanding", device: str) -> str:
     return "; ".join(parts)
 
 
-def spent_budget(agent: "AgentStanding") -> str:
-    """Which budget has ended the conversations, open ones included: usd, tokens, or "" for none."""
-    usd, tokens, cost = agent.budget_usd, agent.budget_tokens, agent.cost_usd
-    if tokens is not None and agent.usage.tokens >= tokens:
-        return "tokens"
-    return "usd" if usd is not None and cost is not None and cost >= usd else ""
-
-
 def agent_line(agent: "AgentStanding") -> str:
     """What the conversations of a run came to, in one line; of a rehearsal, that it is one."""
     usd = agent.budget_usd
@@ -142,7 +134,7 @@ def agent_line(agent: "AgentStanding") -> str:
         printing.counted(agent.usage.tokens, "token"),
         f"{dollars(agent.cost_usd)}{limit}",
     ]
-    if spent_budget(agent):
+    if agent.spent_budget:
         parts.append("budget spent")
     label = f"  ({REHEARSAL})" if agent.rehearsal else ""
     return ", ".join(parts) + label
@@ -182,7 +174,7 @@ def next_commands(run: "RunStanding", state: str) -> list[str]:
         lines.append(f"kernelsmith show {best.id}")
     if state in ("interrupted", "failed"):
         lines.append(f"kernelsmith resume {run.id}")
-    elif run.agent is not None and (kind := spent_budget(run.agent)):
+    elif run.agent is not None and (kind := run.agent.spent_budget):
         lines.append(f"kernelsmith resume {run.id} --budget-{kind} MORE")
     elif not lines:
         lines.append(f"kernelsmith show {run.id}")

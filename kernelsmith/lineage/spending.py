@@ -62,6 +62,14 @@ class AgentStanding:
     cost_usd: Decimal | None
     sessions: tuple[SessionBrief, ...]
 
+    @property
+    def spent_budget(self) -> str:
+        """Which budget has ended the conversations, open ones included: usd, tokens, or ""."""
+        tokens, usd, cost = self.budget_tokens, self.budget_usd, self.cost_usd
+        if tokens is not None and self.usage.tokens >= tokens:
+            return "tokens"
+        return "usd" if usd is not None and cost is not None and cost >= usd else ""
+
 
 def agent_standing(
     connection: Connection, run_id: str, options: Mapping[str, Any], began: Mapping[str, Any]
