@@ -245,8 +245,10 @@ def test_a_refused_first_request_ends_the_agent(server: Scripted, address: str) 
     with pytest.raises(InputError, match="no such type"):
         talk(server, address, [bad])
     poor = refuses(400, "invalid_request_error", "Your credit balance is too low")
-    with pytest.raises(InputError, match="credit balance"):
-        talk(server, address, [says(check(), stop="tool_use"), poor])
+    for turns in ([poor], [says(check(), stop="tool_use"), poor]):
+        with pytest.raises(InputError, match="credit balance") as caught:
+            talk(server, address, turns)
+        assert caught.value.hint == "pay, and resume the run"
 
 
 def test_turns_are_counted(server: Scripted, address: str) -> None:

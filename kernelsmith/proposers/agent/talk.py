@@ -120,12 +120,16 @@ async def _run_tool(session_id: str, turn: int, step: ToolStep, toolbox: Toolbox
 
 def _require_once_accepted(start: SessionStart, state: State) -> None:
     """Raises InputError if the server refused the very first request of a session for another
-    reason than its length: it would refuse every other session's too."""
+    reason than its length, or any of them as nothing is left to pay with: it would refuse every
+    other session's too."""
     reason, message = state.end or ("", "")
-    if reason == "rejected" and (state.turn == 0 or "credit balance" in message.lower()):
+    unpaid = "credit balance" in message.lower()
+    if reason == "rejected" and (state.turn == 0 or unpaid):
         raise InputError(
             f"the server refuses the request of session {start.id}: {message}",
-            hint="check the agent's model, thinking, effort and max_tokens",
+            hint="pay, and resume the run"
+            if unpaid
+            else "check the agent's model, thinking, effort and max_tokens",
         )
 
 
