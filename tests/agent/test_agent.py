@@ -1,36 +1,19 @@
-"""The agent as the loop sees it: it fills the gate, ends, pauses, and goes on from its record."""
+"""The agent as the loop sees it: it fills the gate, ends, and goes on after a pause."""
 
-import asyncio
-import json
-import re
 import threading
 import time
-from dataclasses import replace
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
-from kernelsmith.catalog import load_task
 from kernelsmith.errors import InputError, KernelsmithError, MissingError, StorageError
-from kernelsmith.model import CallAnswered, Usage, seed_candidate
-from kernelsmith.proposers.agent import Budget, CountingJournal
+from kernelsmith.model import Usage
 from kernelsmith.proposers.agent.agent import SWEEP
 from kernelsmith.proposers.agent.crew import MAX_BARREN_IN_A_ROW
-from kernelsmith.proposers.agent.desk import Desk
-from kernelsmith.proposers.agent.fittings import Origin, real
-from kernelsmith.proposers.agent.population import Choice
-from kernelsmith.proposers.search import normalised_hash
-from kernelsmith.wire import fragments, parse_answer
 from tests.agent.night import (
-    RUN,
     Gate,
-    MemoryJournal,
     Night,
-    NoCaller,
     Script,
-    candidate,
-    judged,
     machine_failure,
     settings,
 )
@@ -182,39 +165,6 @@ def test_an_interrupted_look_is_not_answered_and_is_asked_again_on_resume() -> N
     assert again.journal.ends == ["end_turn"]
 
 
-def cut_off(steps: list[tuple[str, str]]) -> tuple[MemoryJournal, str]:
-    """A journal of a session that was cut off while it waited for the verdict on its first."""
-    night = Night(Script([steps]))
-    agent = night.agent
-    assert agent.choose({"toy": []}, 60.0) == "toy"
-    wanted = agent.propose(night.tasks[0], [])
-    assert wanted is not None
-    agent.close()
-    assert night.journal.answers == []
-    return night.journal, wanted.origin
-
-
-def test_a_verdict_that_came_while_no_one_waited_is_given_on_resume() -> None:
-    steps = [("submit", "a"), ("submit", "b")]
-    journal, origin = cut_off(steps)
-    history: list[Any] = [judged(candidate("a", origin), "ACCEPTED", 1.25)]
-    night = Night(Script([steps]), journal=journal, histories={"toy": history})
-    night.run()
-    assert night.statuses() == [("a", "ACCEPTED"), ("b", "NOT_FASTER")]
-    assert journal.answers == ["ACCEPTED", "NOT_FASTER"]
-    assert len(journal.starts) == 1
-
-
-def test_a_resumed_session_keeps_its_recorded_start() -> None:
-    steps = [("submit", "a")]
-    journal, _ = cut_off(steps)
-    script = Script([steps])
-    night = Night(script, journal=journal, settings=settings(sessions_max=2))
-    night.run()
-    assert [record.start for record in script.resumed] == journal.starts[:1]
-    assert [start.ordinal for start in journal.starts] == [0, 1]
-
-
 def test_sessions_that_never_have_a_tool_call_answered_stop_the_agent() -> None:
     script = Script([[("end", "refusal")]] * 20)
     night = Night(script, settings=settings(concurrency=2, sessions_max=None))
@@ -301,86 +251,6 @@ def test_a_withdrawn_task_lets_the_others_have_its_sessions() -> None:
     assert night.journal.ends == []
 
 
-MESSAGE = (
-    b'{"type":"message","id":"m","model":"model","role":"assistant","stop_reason":"tool_use",'
-    b'"content":[{"type":"tool_use","id":"tool%d","name":"submit","input":{"source":"%s"}}],'
-    b'"usage":{"input_tokens":10,"output_tokens":5}}'
-)
-
-
-class Played(NoCaller):
-    """A model that submits a, then b, then only talks; it asks the budget as the real one."""
-
-    def __init__(self) -> None:
-        self.bodies: list[bytes] = []
-
-    async def call(
-        self, session_id: str, turn: int, attempt: int, body: bytes, budget: Any, max_tokens: int
-    ) -> Any:
-        ticket = await budget.admit(len(body), max_tokens)
-        if ticket is None:
-            return None
-        self.bodies.append(body)
-        said = MESSAGE % (turn, b"ab"[turn : turn + 1]) if turn < 2 else WORDS
-        answer = parse_answer(200, "application/json", said)
-        budget.budget.count(answer.usage)
-        budget.settle(ticket, answer.usage)
-        return answer
-
-
-WORDS = MESSAGE.replace(b"tool_use", b"end_turn", 1).split(b'"content":')[0] + (
-    b'"content":[{"type":"text","text":"done"}],"usage":{"input_tokens":1,"output_tokens":1}}'
-)
-
-
-def test_the_real_conversation_runs_on_desk_budget_and_population() -> None:
-    from kernelsmith.proposers.agent.talk import converse
-
-    caller = Played()
-    night = Night(
-        None,
-        WIN,
-        converse=converse,
-        caller=lambda: caller,
-        settings=settings(max_tokens=100),
-    )
-    assert night.run() == ["toy"]
-    assert night.statuses() == [("a", "BITS_DIFFER"), ("b", "ACCEPTED")]
-    assert night.journal.answers == ["BITS_DIFFER", "ACCEPTED"]
-    assert night.journal.ends == ["end_turn"]
-    assert len(caller.bodies) == 4
-    for before, after in zip(caller.bodies, caller.bodies[1:], strict=False):
-        assert after.startswith(before[:-2])
-    assert caller.closed
-
-
-def test_a_real_session_begins_with_its_prompts_frozen() -> None:
-    task = load_task("rms_norm", "cpu")
-    seed = seed_candidate(task)
-    desk = Desk([task], {task.name: seed}, normalised_hash)
-    origin = Origin(
-        settings=settings(effort="high", thinking="adaptive"),
-        run_id=RUN,
-        base_url="http://127.0.0.1:9",
-        api_key="secret",
-        device_facts={"level": "avx2"},
-        normal_hash=normalised_hash,
-    )
-    made = real(origin, desk)
-    start = made.begin(Choice(task=task.name, ordinal=3, parent=seed), desk.view(task.name))
-    assert re.fullmatch("s[0-9a-f]{11}", start.id)
-    body = json.loads(fragments.body(start.prefix, (start.opening,)))
-    assert (body["model"], body["max_tokens"], body["stream"]) == ("model", 100, True)
-    assert body["output_config"] == {"effort": "high"}
-    assert [tool["name"] for tool in body["tools"]][:3] == ["get_task", "read_source", "check"]
-    (message,) = body["messages"]
-    first = message["content"][0]["text"].splitlines()[0]
-    assert first == f"Task: rms_norm. Session: 3. Parent: {seed.id}."
-    assert len(start.prompt) == 64
-    assert b"secret" not in start.prefix + start.opening
-    assert asyncio.run(made.toolbox(task, start.id, seed).run("t", "lineage", {})).is_error is False
-
-
 def test_the_last_verdict_reaches_its_session_and_no_call_follows_it() -> None:
     night = Night(Script([[("submit", "a"), ("submit", "b")]]))
     task = night.tasks[0]
@@ -393,25 +263,3 @@ def test_the_last_verdict_reaches_its_session_and_no_call_follows_it() -> None:
     assert night.journal.answers == ["NOT_FASTER"]
     assert night.journal.ends == []
     assert " 1 calls" in night.agent.standing()
-
-
-def test_an_answer_counts_when_it_is_on_record_whoever_still_waits_for_it() -> None:
-    budget = Budget(settings(budget_tokens=100))
-    night = Night(Script([]))
-    counting = CountingJournal(journal=night.journal, count=budget.count)
-    given_up = CallAnswered(
-        call_id="c",
-        status=200,
-        headers=(),
-        body=b"",
-        complete=True,
-        delivered_bytes=0,
-        error="the client left",
-        first_byte_s=None,
-        seconds=1.0,
-        usage=Usage(output=60),
-    )
-    counting.append(given_up).result()
-    assert (budget.spend.tokens, budget.spent) == (60, False)
-    counting.append(replace(given_up, usage=Usage(output=40))).result()
-    assert budget.spent

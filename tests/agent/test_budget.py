@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -248,3 +249,24 @@ def test_an_answer_costs_what_the_asked_model_does_whatever_it_says_it_is_of() -
         )
     ).result()
     assert budget.spend.usd == Decimal("0.015")
+
+
+def test_an_answer_counts_when_it_is_on_record_whoever_still_waits_for_it() -> None:
+    budget = Budget(settings(budget_tokens=100))
+    counting = CountingJournal(journal=MemoryJournal(), count=budget.count)
+    given_up = CallAnswered(
+        call_id="c",
+        status=200,
+        headers=(),
+        body=b"",
+        complete=True,
+        delivered_bytes=0,
+        error="the client left",
+        first_byte_s=None,
+        seconds=1.0,
+        usage=Usage(output=60),
+    )
+    counting.append(given_up).result()
+    assert (budget.spend.tokens, budget.spent) == (60, False)
+    counting.append(replace(given_up, usage=Usage(output=40))).result()
+    assert budget.spent
