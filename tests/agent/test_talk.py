@@ -11,7 +11,7 @@ import pytest
 from kernelsmith.errors import InputError, StorageError
 from kernelsmith.model import AgentSettings, SessionEnd, SessionStart, ToolDone
 from kernelsmith.proposers.agent.client import Caller
-from kernelsmith.proposers.agent.flow import CUT_TEXT, CUT_TOOL, NUDGE
+from kernelsmith.proposers.agent.flow import CUT_TEXT, CUT_TOOL, GATE_CALLS_MAX, NUDGE, TOO_MANY
 from kernelsmith.proposers.agent.talk import converse
 from kernelsmith.wire import fragments
 from tests.agent.scripted import (
@@ -145,6 +145,29 @@ def test_what_comes_after_finish_is_not_run(server: Scripted, address: str) -> N
     assert talked.toolbox.ran == ["t1"]
     assert talked.end is not None
     assert talked.end.reason == "finished"
+
+
+def test_an_answer_has_so_many_calls_run_that_cost_the_gate_and_all_others(
+    server: Scripted, address: str
+) -> None:
+    many = [check(tool_use_id=f"c{number}") for number in range(GATE_CALLS_MAX + 1)]
+    last = [
+        streams.tool("submit", '{"candidate":"x","note":"n"}', "s"),
+        streams.tool("lineage", "{}", "l"),
+    ]
+    answer = says(*many, *last, stop="tool_use")
+    ran = [f"c{number}" for number in range(GATE_CALLS_MAX)] + ["l"]
+    talked = talk(server, address, [answer, FINISH])
+    assert talked.toolbox.ran == [*ran, "t9"]
+    refused = [done for done in talked.done if done.text == TOO_MANY]
+    assert [(done.tool_use_id, done.is_error) for done in refused] == [
+        (f"c{GATE_CALLS_MAX}", True),
+        ("s", True),
+    ]
+    cut_off = [*talked.journal.entries[:-7]]  # in the midst of the tools
+    assert isinstance(cut_off[-1], ToolDone)
+    again = talk(server, address, [FINISH], journal=FakeJournal(cut_off))
+    assert again.bodies[1] == talked.bodies[1]
 
 
 def test_a_result_is_on_record_before_the_request_that_carries_it(

@@ -9,6 +9,8 @@ from kernelsmith.model import ToolDone
 from kernelsmith.wire import Answer, ApiError, Block, fragments
 
 CUTS_MAX = 3  # answers in a row cut off at max_tokens
+GATE_TOOLS = frozenset({"check", "measure", "submit", "read_ir"})  # each may cost the gate's time
+GATE_CALLS_MAX = 8  # of one answer
 
 CUT_TOOL = (
     "Not run: your message was cut off at the limit of output tokens before this call was whole. "
@@ -20,6 +22,10 @@ CUT_TEXT = (
 NUDGE = (
     "You called no tool, and this conversation goes on only by tools. Check, measure or submit "
     "something, or call finish if there is nothing left to try."
+)
+TOO_MANY = (
+    f"Not run: only the first {GATE_CALLS_MAX} calls of check, measure, submit and read_ir of one "
+    "message are; read their results, then call it again."
 )
 BAD_INPUT = "Not run: {problem}. Send the arguments as one JSON object."
 
@@ -55,11 +61,17 @@ def steps(answer: Answer) -> tuple[ToolStep, ...]:
     """The tool calls of an answer, in the model's order."""
     if answer.stop_reason in _ENDS:
         return ()
-    calls = [block for block in answer.blocks if block.kind == "tool_use"]
-    return tuple(
-        ToolStep(ordinal=ordinal, block=block, refusal=_refusal(answer, block))
-        for ordinal, block in enumerate(calls)
-    )
+    found: list[ToolStep] = []
+    gate_calls = 0
+    for block in answer.blocks:
+        if block.kind != "tool_use":
+            continue
+        refusal = _refusal(answer, block)
+        if not refusal and block.tool_name in GATE_TOOLS:
+            gate_calls += 1
+            refusal = TOO_MANY if gate_calls > GATE_CALLS_MAX else ""
+        found.append(ToolStep(ordinal=len(found), block=block, refusal=refusal))
+    return tuple(found)
 
 
 def after(state: State, answer: Answer, results: Sequence[ToolDone]) -> State:

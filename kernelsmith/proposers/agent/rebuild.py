@@ -72,7 +72,8 @@ def _through(past: Past, answer: Answer, done: tuple[ToolDone, ...]) -> Past:
     replays = tuple(
         Replay(name=result.name, tool_input=call.block.tool_input or {}, done=result)
         for call, result in zip(calls, done, strict=False)
-        if not call.refusal
+        # Its own text tells whether it ran: an earlier version may have refused less.
+        if not call.refusal or result.text != call.refusal
     )
     finished = any(result.facts.get("finished") for result in done)
     if len(done) < len(calls) and not finished:
