@@ -14,7 +14,7 @@ from kernelsmith.wire.blocks import Block, Pieces, build, spare_tool_use_id
 from kernelsmith.wire.canonical import elements, members
 from kernelsmith.wire.problems import ApiError, error_of_body, error_of_event, unreadable
 from kernelsmith.wire.sse import Event, events
-from kernelsmith.wire.usage import read_usage
+from kernelsmith.wire.usage import read_usage, whole_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def _whole(status: int, body: bytes) -> Answer:
     text = body.decode("utf-8", "replace").removeprefix("\ufeff")
     try:
         message = members(text)
-        value = json.loads(text)
+        value = json.loads(text, parse_int=whole_number)
         if value.get("type") == "error" or (
             isinstance(value.get("error"), dict) and "content" not in message
         ):
@@ -146,7 +146,7 @@ def _streamed(body: bytes) -> Answer:
 
 def _take(stream: _Stream, event: Event) -> None:
     """Raises ValueError for an event that cannot be read or does not fit."""
-    value = json.loads(event.data)
+    value = json.loads(event.data, parse_int=whole_number)
     if not isinstance(value, dict):
         raise ValueError("no JSON object")
     kind = value.get("type") or event.name

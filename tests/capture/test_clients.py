@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import anthropic
@@ -16,9 +17,14 @@ from starlette.routing import Route
 from kernelsmith.capture import running
 from kernelsmith.lineage.journal import LineageJournal, open_journal
 from kernelsmith.loopback import serving
-from tests.capture.parts import cut, events
+from kernelsmith.model import Price, Rates, Usage, cost_usd
+from tests.capture.parts import RawUpstream, cut, events, whole
 
 STREAMS = 64
+ONE = Decimal(1)
+PRICE = Price(
+    rates=Rates(input=ONE, output=ONE, cache_read=ONE / 10, cache_write_5m=ONE, cache_write_1h=ONE)
+)
 
 
 @pytest.fixture
@@ -96,3 +102,34 @@ def test_many_streams_at_once_keep_their_own_bytes(journal: LineageJournal, upst
     assert Counter(call.sent.request for call in calls) == Counter(bodies)
     assert {call.answer.body for call in calls if call.answer is not None} == {events()}
     assert all(call.answer is not None and call.answer.complete for call in calls)
+
+
+@pytest.mark.parametrize(
+    ("count", "kept"),
+    [
+        (b"1" + b"0" * 30, 10**12),
+        (b"9" * 5000, 10**12),
+        (b"1e30", 10**12),
+        (b"1e999", 0),
+        (b"-" + b"9" * 5000, 0),
+        (b"true", 0),
+        (b"1.5", 0),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_a_count_that_is_none_is_recorded_as_one_that_can_be(
+    journal: LineageJournal, count: bytes, kept: int
+) -> None:
+    fields = b'"input_tokens":%b,"cache_read_input_tokens":%b,"output_tokens":7' % (count, count)
+    body = (
+        b'{"type":"message","id":"m","model":"claude-opus-5-5","content":[],"usage":{%b}}' % fields
+    )
+    with RawUpstream() as raw, running(journal, raw.url) as base:
+        raw.answers(whole(body))
+        answer = httpx2.post(f"{base}/k/run1/s1/v1/messages", content=b"{}", trust_env=False)
+        assert (answer.status_code, answer.content, len(raw.requests)) == (200, body, 1)
+    recorded = journal.sessions("run1")[0].calls[0].answer
+    assert recorded is not None
+    assert (recorded.body, recorded.complete, recorded.error) == (body, True, "")
+    assert recorded.usage == Usage(input=kept, cache_read=kept, output=7)
+    assert cost_usd(recorded.usage, PRICE) == Decimal(kept) * 11 / 10**7 + Decimal(7) / 10**6

@@ -1,6 +1,7 @@
 """Answers from bytes: what they say, and the bytes that are sent back for them."""
 
 import json
+import math
 
 import pytest
 from hypothesis import given, settings
@@ -311,7 +312,30 @@ def test_servers_that_leave_out_types_are_understood() -> None:
             {"output_tokens": -1},
             Usage(),
         ),
+        (
+            {"input_tokens": 10**30, "output_tokens": 12.0, "cache_read_input_tokens": 1.5},
+            {"input_tokens": -(10**9), "cache_creation_input_tokens": math.inf},
+            Usage(input=10**12, output=12),
+        ),
     ],
 )
 def test_usage_is_what_the_largest_counts_say(first: dict, last: dict, want: Usage) -> None:
     assert read(streams.text("so"), usage=first, more=last).usage == want
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_count_of_thousands_of_digits_is_one_that_no_answer_takes(streamed: bool) -> None:
+    digits = b"9" * 5000
+    if streamed:
+        stream = streams.message(streams.text("so"), usage={"input_tokens": 999, "x": 999})
+        answer = parse_answer(200, "text/event-stream", stream.replace(b"999", digits))
+    else:
+        answer = parse_answer(
+            200,
+            "application/json",
+            b'{"type":"message","id":"m","content":[{"type":"text","text":"so"}],"usage":'
+            b'{"input_tokens":' + digits + b',"output_tokens":7}}',
+        )
+    assert answer.received
+    assert answer.text == "so"
+    assert answer.usage == Usage(input=10**12, output=7)
