@@ -34,7 +34,7 @@ LOOSE = (
     (re.compile(r"\b(e|epoch )[0-9a-f]{16}\b"), r"\1EPOCH"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "HASH"),
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+Z)?)?"), "TIME"),
-    (re.compile(r"^ *\d+:\d\d\b", re.MULTILINE), "CLOCK"),
+    (re.compile(r" *\b\d+:\d\d\b"), " CLOCK"),
     (re.compile(r"\d+\.\d+ s\b"), "SECONDS"),
     (re.compile(r"Triton [\d.]+"), "TRITON"),
     (re.compile(r"\d+ steps, \d+ rows"), "STEPS, ROWS"),
