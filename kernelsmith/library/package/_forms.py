@@ -7,8 +7,6 @@ from typing import Any
 
 import torch
 
-MOST_KNOWN = 4096
-"""Decisions that are remembered."""
 DTYPES, LAYOUT, SIZES, ALL = range(4)
 """How far a form got before something did not fit."""
 
@@ -24,32 +22,14 @@ class Forms:
 
     def __init__(self, forms: Any) -> None:
         self._forms = forms
-        self._known: dict[Any, str] = {}
 
     def why_not(self, values: dict[str, Any]) -> str:
-        """Why no certified form takes these arguments; "" where one does."""
-        key = tuple(map(_told_apart, values.values()))
-        reason = self._known.get(key)
-        if reason is None:
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            reason = self._known[key] = self._look_up(values)
-        return reason
-
-    def _look_up(self, values: dict[str, Any]) -> str:
-        """The reason of the form that comes nearest."""
+        """Why no certified form takes these arguments, by the form that comes nearest; "" where
+        one does."""
         reasons = [_why_not(form, values) for form in self._forms if _same_kinds(form, values)]
         if not reasons:
             return "the arguments are of no certified call form"
         return max(reasons, key=lambda reason: reason[0])[1]
-
-
-def _told_apart(value: Any) -> Any:
-    """What of an argument decides whether it was certified: never the values of a tensor, nor of
-    a float."""
-    if isinstance(value, torch.Tensor):
-        return value.dtype, tuple(value.shape), value.stride()
-    return type(value), None if type(value) is float else value
 
 
 def _same_kinds(form: Any, values: dict[str, Any]) -> bool:

@@ -14,9 +14,6 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from ._pinned import DEFAULTS, FUSION, OPTIONS
 
-MOST_KNOWN = 4096
-"""Decisions that are remembered, so that the next such launch need not be looked up in words."""
-
 
 class NotCertifiedError(Exception):
     """A launch that nobody judged; the text says which."""
@@ -54,6 +51,24 @@ class Noted:
         return note
 
 
+class Planned:
+    """Stands for a jit function in the winner's host code whose launches are known: makes them in
+    the order of the thread's plan."""
+
+    __slots__ = ("tape",)
+
+    def __init__(self, _: Any, tape: "threading.local") -> None:
+        self.tape = tape
+
+    def __getitem__(self, grid: Any) -> Any:
+        def launch(*args: Any, **kwargs: Any) -> None:
+            kernel, extents, options = next(self.tape.plan)
+            if kernel is not None:
+                kernel[extents](*args, **{**kwargs, **options})
+
+        return launch
+
+
 def host_functions(module: ModuleType, stand_in: Any, tape: Any = None) -> dict[str, Any]:
     """The module's plain functions, over names in which jit functions are ``stand_in``s."""
     names = dict(vars(module))
@@ -87,19 +102,23 @@ class Winner:
     def __init__(self, module: ModuleType, classes: Any) -> None:
         self._tape = threading.local()
         self._functions = host_functions(module, Noted, self._tape)
+        self._planned_functions = host_functions(module, Planned, self._tape)
         self._binders: dict[tuple[int, Any], Any] = {}
         self._twins: dict[tuple[Any, frozenset[str]], Any] = {}
         self._lock = threading.Lock()
         self._classes: dict[Any, list[frozenset[str]]] = {}
-        self._chosen: dict[Any, Any] = {}
         for each in classes:
             key = (each["kernel"], each["parameters"], tuple(sorted(each["options"].items())))
             self._classes.setdefault(key, []).append(frozenset(each["divisible"]))
         for known in self._classes.values():
             known.sort(key=lambda names: (-len(names), sorted(names)))
 
-    def run(self, entry: str, values: dict[str, Any], programs: int) -> Any:
+    def run(self, entry: str, values: dict[str, Any], programs: int) -> tuple[Any, Any]:
         """Calls an entry (see :func:`run`) and makes its launches.
+
+        Returns:
+            What the entry returns, and the plan for :meth:`again`: kernel, grid and options of
+            each launch, in order.
 
         Raises:
             NotCertifiedError: nothing was launched, one of them is of no certified class.
@@ -110,10 +129,17 @@ class Winner:
             planned = [self._planned(*launch) for launch in self._tape.launches]
         finally:
             self._tape.launches = []
-        for kernel, grid, launch_args, launch_kwargs in planned:
+        for kernel, grid, launch_args, options in planned:
             if kernel is not None:
-                kernel[grid](*launch_args, **launch_kwargs)
-        return returned
+                kernel[grid](*launch_args, **options)
+        return returned, tuple((kernel, grid, options) for kernel, grid, _, options in planned)
+
+    def again(self, entry: str, values: dict[str, Any], programs: int, plan: Any) -> Any:
+        """A call as one before it: equal types, sizes, strides, alignments and numbers. Host code
+        reads nothing else, so it makes the launches of that call (what it allocates is aligned
+        to 16 bytes and more by every allocator of torch)."""
+        self._tape.plan = iter(plan)
+        return run(self._planned_functions[entry], values, programs)
 
     def _planned(self, kernel: Any, grid: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
         """The kernel to launch (None: an empty grid), grid, arguments and options."""
@@ -124,13 +150,7 @@ class Winner:
         if set(given) - set(OPTIONS):
             raise NotCertifiedError(f"launch of {kernel.__name__}: unknown options")
         options = {**DEFAULTS, **given, **FUSION}
-        key = (id(kernel), *map(_told_apart, specialisation), *sorted(given.items()))
-        chosen = self._chosen.get(key)
-        if chosen is None:
-            chosen = self._certified(kernel, specialisation, bound, options)
-            if len(self._chosen) >= MOST_KNOWN:
-                self._chosen.clear()
-            self._chosen[key] = chosen
+        chosen = self._certified(kernel, specialisation, bound, options)
         return chosen, extents, tuple(bound.values()), options
 
     def _certified(
@@ -180,12 +200,6 @@ class Winner:
                     noinline=kernel.noinline,
                 )
             return self._twins[key]
-
-
-def _told_apart(pair: Any) -> Any:
-    """A parameter's type and key, hashable; True, 1 and 1.0 are three, and so are the zeros."""
-    kind, key = pair
-    return kind, type(key), repr(key) if type(key) is float else key
 
 
 def _described(specialisation: Any, bound: Any) -> tuple[str, frozenset[str]]:

@@ -8,8 +8,8 @@ import importlib
 import inspect
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,6 +21,9 @@ from ._forms import Forms
 from ._launching import NotCertifiedError, Pinned, Winner, host_functions, run
 
 MOST_REASONS = 64
+MOST_DECIDED = 4096
+"""Kinds of calls whose decision is remembered, so that only the first is looked up in words."""
+_NOTHING: Any = nullcontext()
 
 
 class Counts:
@@ -82,6 +85,8 @@ class Op:
         }
         self._lock = threading.Lock()
         self._machine: str | None = None
+        self._cpu_driver: Any = None
+        self._decided: dict[Any, Any] = {}
 
     def entries(self) -> dict[str, Any]:
         """The entries as users call them, by name."""
@@ -89,30 +94,44 @@ class Op:
 
     def call(self, entry: str, values: dict[str, Any]) -> Any:
         """Runs an entry on bound arguments."""
-        tensors = [each for each in values.values() if isinstance(each, torch.Tensor)]
-        if len({each.device for each in tensors}) > 1:
-            raise ValueError(f"{self.name}.{entry}: tensors on several devices")
-        with self._device(tensors[0].device if tensors else torch.device("cpu")):
-            reason = self._why_not(entry, values, tensors)
-            if not reason:
-                try:
-                    returned = self._ready().run(entry, values, self._programs)
-                except NotCertifiedError as refusal:
-                    reason = str(refusal)
-                else:
-                    self.counts.winner()
-                    return returned
-            self.counts.seed(reason)
+        key = (entry, *map(_told_apart, values.values()))
+        decided = self._decided.get(key)
+        with self._at_work(values, entry):
+            if decided is None:
+                return self._first(key, entry, values)
+            if not isinstance(decided, str):
+                returned = self._ready().again(entry, values, self._programs, decided)
+                self.counts.winner()
+                return returned
+            self.counts.seed(decided)
             return run(self._seed[entry], values, self._programs)
 
-    def _why_not(self, entry: str, values: dict[str, Any], tensors: list[Any]) -> str:
+    def _first(self, key: Any, entry: str, values: dict[str, Any]) -> Any:
+        """The first call of its kind: decides, and remembers the launches or why there are none."""
+        reason = self._why_not(entry, values)
+        returned, decided = None, None
+        if not reason:
+            try:
+                returned, decided = self._ready().run(entry, values, self._programs)
+                self.counts.winner()
+            except NotCertifiedError as refusal:
+                reason = str(refusal)
+        if len(self._decided) >= MOST_DECIDED:
+            self._decided.clear()
+        self._decided[key] = reason or decided
+        if reason:
+            self.counts.seed(reason)
+            return run(self._seed[entry], values, self._programs)
+        return returned
+
+    def _why_not(self, entry: str, values: dict[str, Any]) -> str:
         """Why the winner may not run; "" where it may."""
         if self._refused:
             return self._refused
-        certified = self._facts["device"]
-        if not tensors or tensors[0].device.type != certified:
-            there = tensors[0].device.type if tensors else "no device"
-            return f"no certificate for {there}, only for {certified}"
+        kinds = {each.device.type for each in values.values() if isinstance(each, torch.Tensor)}
+        if kinds != {self._facts["device"]}:
+            there = ", ".join(sorted(kinds)) or "no tensor"
+            return f"no certificate for {there}, only for {self._facts['device']}"
         if self._machine is None:
             self._machine = _other_machine(self._facts["machine"])
         return self._machine or self._forms[entry].why_not(values)
@@ -130,7 +149,11 @@ class Op:
         shown = [each for each in signature.parameters.values() if each.name != "num_programs"]
         signature = signature.replace(parameters=shown)
 
+        names = tuple(signature.parameters)
+
         def call(*args: Any, **kwargs: Any) -> Any:
+            if len(args) == len(names) and not kwargs:
+                return self.call(entry, dict(zip(names, args, strict=True)))
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             return self.call(entry, dict(bound.arguments))
@@ -140,17 +163,21 @@ class Op:
         call.__signature__ = signature  # type: ignore[attr-defined]
         return call
 
-    @contextmanager
-    def _device(self, device: torch.device) -> Iterator[None]:
+    def _at_work(self, values: dict[str, Any], entry: str) -> Any:
         """Triton at work on the tensors' device for the length of a call."""
-        if device.type == "cuda":
-            with torch.cuda.device(device):
-                yield
-        elif device.type == "cpu":
-            with _cpu(self.name):
-                yield
-        else:
-            yield
+        devices = {each.device for each in values.values() if isinstance(each, torch.Tensor)}
+        if len(devices) > 1:
+            raise ValueError(f"{self.name}.{entry}: tensors on several devices")
+        device = devices.pop() if devices else None
+        if device is not None and device.type == "cuda":
+            return torch.cuda.device(device)
+        if device is not None and device.type != "cpu":
+            return _NOTHING
+        if self._cpu_driver is None:
+            self._cpu_driver = _cpu_driver(self.name)
+        if self._cpu_driver.is_active():
+            return _NOTHING
+        return _cpu()
 
 
 def install(names: dict[str, Any]) -> None:
@@ -202,14 +229,24 @@ def _other_machine(certified: dict[str, Any]) -> str:
     return f"another machine or CPU compiler ({', '.join(names)}): a new epoch" if names else ""
 
 
-def _cpu(op: str) -> Any:
-    """The CPU as Triton's device: for good where there is no GPU, else for the length of a call.
+def _told_apart(value: Any) -> Any:
+    """What of an argument a decision hangs on: types, sizes, strides, alignment and numbers, never
+    what a tensor holds."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype, value.shape, value.stride(), value.device, value.data_ptr() & 15
+    kind = type(value)
+    if kind is float:
+        return kind, repr(value)  # the zeros are two
+    return (kind, value) if kind in (int, bool, str) else kind
+
+
+def _cpu_driver(op: str) -> Any:
+    """The class of kernelsmith-rl's CPU device.
 
     Raises:
         RuntimeError: kernelsmith-rl is not installed.
     """
     try:
-        from kernelsmith.devices import cpu
         from kernelsmith.devices.cpu.driver import CpuDriver
     except ImportError as error:
         raise RuntimeError(
@@ -217,9 +254,14 @@ def _cpu(op: str) -> Any:
             "kernelsmith-rl, which is not installed: `pip install kernelsmith-rl`, or move the "
             "tensors to a GPU"
         ) from error
-    if CpuDriver.is_active():
-        return nullcontext()
+    return CpuDriver
+
+
+def _cpu() -> Any:
+    """The CPU as Triton's device: for good where there is no GPU, else for the length of a call."""
+    from kernelsmith.devices import cpu
+
     if torch.cuda.is_available():
         return cpu.activated()
     cpu.activate()
-    return nullcontext()
+    return _NOTHING
