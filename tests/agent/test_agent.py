@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from kernelsmith.errors import InputError, KernelsmithError, MissingError, StorageError
+from kernelsmith.errors import InputError, MissingError
 from kernelsmith.model import Usage
 from kernelsmith.proposers.agent.agent import SWEEP
 from kernelsmith.proposers.agent.crew import MAX_BARREN_IN_A_ROW
@@ -14,7 +14,6 @@ from tests.agent.night import (
     Gate,
     Night,
     Script,
-    machine_failure,
     settings,
 )
 from tests.loop.fakes import make_task
@@ -125,30 +124,6 @@ def test_a_bug_reaches_the_loop_as_it_is() -> None:
     night = Night(Script([[("raise", "bug")]], errors={"bug": ZeroDivisionError("a bug")}))
     with pytest.raises(ZeroDivisionError, match="a bug"):
         night.run()
-
-
-def test_a_look_that_fails_once_is_told_and_tried_again() -> None:
-    gate = Gate(fail=lambda number: machine_failure() if number % 2 else None)
-    night = Night(Script([[("bits", "a"), ("bits", "a"), ("bits", "b"), ("bits", "b")]]), gate)
-    night.run()
-    assert night.journal.answers[::2] == ["the template died"] * 2
-    assert night.journal.answers[1].startswith("look None")
-
-
-def test_a_look_that_fails_twice_in_a_row_ends_the_run() -> None:
-    gate = Gate(fail=lambda number: machine_failure())
-    night = Night(Script([[("bits", "a")] * 4]), gate)
-    with pytest.raises(KernelsmithError, match="template died"):
-        night.run()
-    assert len(gate.looks) == 2
-
-
-def test_a_full_disk_in_a_look_ends_the_run_at_once() -> None:
-    gate = Gate(fail=lambda number: StorageError("disk full"))
-    night = Night(Script([[("bits", "a")] * 4]), gate)
-    with pytest.raises(StorageError):
-        night.run()
-    assert len(gate.looks) == 1
 
 
 def test_an_interrupted_look_is_not_answered_and_is_asked_again_on_resume() -> None:

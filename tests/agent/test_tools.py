@@ -247,12 +247,13 @@ def test_finish_ends_the_session_with_its_reason(desk: FakeDesk) -> None:
     assert run(toolbox(desk), "finish", reason=" ").finished == "finished"
 
 
-def test_a_failure_of_the_machine_is_said_and_may_be_tried_again(desk: FakeDesk) -> None:
+def test_a_failure_of_the_machine_is_said_and_others_may_be_tried(desk: FakeDesk) -> None:
     tools = toolbox(desk)
     desk.raises = InfrastructureError("a worker was killed in /var/run/host")
     reply = run(tools, "check", base="seed", edits=[EDIT])
     assert reply.is_error
-    assert "The machine failed" in reply.text
+    assert "The machine failed on this twice" in reply.text
+    assert "Go on with something else" in reply.text
     assert "/var" not in reply.text
     desk.raises = None
     assert not run(tools, "check", base="seed", edits=[EDIT]).is_error

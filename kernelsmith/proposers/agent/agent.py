@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from kernelsmith.errors import InfrastructureError, StorageError
-from kernelsmith.model import AgentSettings, Candidate, SessionRecord, Task
+from kernelsmith.model import AgentSettings, Candidate, Look, SessionRecord, Task
 from kernelsmith.ports import Journal, Judge, Judged
 from kernelsmith.proposers.agent.budget import Budget
 from kernelsmith.proposers.agent.crew import Crew
@@ -21,7 +21,8 @@ from kernelsmith.proposers.agent.fittings import Fittings, Origin, real
 from kernelsmith.proposers.agent.population import Population
 
 SWEEP = 8  # looks served at most in a ``choose`` that is not to wait
-FAILED_LOOKS_IN_A_ROW = 2
+LOOK_TRIES = 2
+MAX_SET_ASIDE_IN_A_ROW = 3  # candidates on which the machine failed: both as the loop judges
 WAIT_S = 1.0
 LAST_WORDS_S = 2.0
 CLOSE_TIMEOUT_S = 60.0  # the journal may wait for the disk
@@ -46,11 +47,13 @@ class Agent:
         api_key: str,
         normal_hash: Callable[[str], str],
         budget: Budget,
+        proxy_token: str = "",
         sessions: Sequence[SessionRecord] = (),
         fittings: Callable[[Desk], Fittings] | None = None,
     ) -> None:
         """``base_url``: the proxy's, up to the run; a session's id is added to it. ``budget``: what
-        the proxy's answers are counted on, with those of a resumed run. ``sessions``: what is on
+        the proxy's answers are counted on, with those of a resumed run. ``proxy_token``: by
+        which the proxy knows the run's own calls. ``sessions``: what is on
         record of it. ``fittings``: other conversations than the real ones, for tests."""
         self._judges = judges
         self._budget = budget
@@ -63,6 +66,7 @@ class Agent:
             run_id=run_id,
             base_url=base_url,
             api_key=api_key,
+            proxy_token=proxy_token,
             device_facts=device_facts,
             normal_hash=normal_hash,
         )
@@ -75,7 +79,8 @@ class Agent:
             fittings=fittings(self._desk) if fittings else real(origin, self._desk),
             unfinished=[each for each in sessions if each.start and each.end is None],
         )
-        self._failed_looks = 0
+        self._set_aside: dict[str, InfrastructureError] = {}  # not to be looked at again
+        self._set_aside_in_a_row = 0
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -88,7 +93,7 @@ class Agent:
         At least one look is served where one is asked for, however little ``wait_s`` is.
 
         Raises:
-            KernelsmithError: what ended the sessions; a look that failed twice in a row.
+            KernelsmithError: what ended the sessions; looks at several candidates in a row failed.
         """
         self._desk.publish(histories)
         self._start()
@@ -183,18 +188,28 @@ class Agent:
         return alive and self._crew.has_work(task)
 
     def _look(self, waiting: Waiting) -> None:
-        """A look that is cut short by a signal is not answered: its session goes on on resume."""
-        incumbent = self._desk.view(waiting.task).incumbent
+        """A look that is cut short by a signal is not answered: its session goes on on resume. A
+        candidate on which the machine fails twice is not looked at again in this life of the run.
+        """
+        name = waiting.candidate.id
+        if name not in self._set_aside:
+            for last in [False] * (LOOK_TRIES - 1) + [True]:
+                try:
+                    self._desk.answer(waiting, self._looked(waiting))
+                    self._set_aside_in_a_row = 0
+                    return
+                except StorageError:
+                    raise
+                except InfrastructureError as error:
+                    if not last:
+                        continue
+                    self._set_aside_in_a_row += 1
+                    if self._set_aside_in_a_row >= MAX_SET_ASIDE_IN_A_ROW:
+                        raise
+                    self._set_aside[name] = error
+        self._desk.answer(waiting, self._set_aside[name])
+
+    def _looked(self, waiting: Waiting) -> Look:
         assert waiting.kind is not None
-        try:
-            look = self._judges[waiting.task].look(waiting.candidate, incumbent, waiting.kind)
-        except StorageError:
-            raise
-        except InfrastructureError as error:
-            self._failed_looks += 1
-            if self._failed_looks >= FAILED_LOOKS_IN_A_ROW:
-                raise
-            self._desk.answer(waiting, error)
-        else:
-            self._failed_looks = 0
-            self._desk.answer(waiting, look)
+        incumbent = self._desk.view(waiting.task).incumbent
+        return self._judges[waiting.task].look(waiting.candidate, incumbent, waiting.kind)

@@ -94,7 +94,7 @@ class Desk:
         """A quick look of the gate; waits for its turn.
 
         Raises:
-            InfrastructureError: the machine failed while looking; another try may do.
+            InfrastructureError: the machine failed on looks at this candidate.
         """
         look: Look = await self._wait(self._enqueue(candidate, kind, ""))
         return look

@@ -107,8 +107,8 @@ class Toolbox:
             raise
         except InfrastructureError:
             return ToolReply(
-                text="The machine failed while it ran this; the candidate is not to blame. "
-                "Call it once more, or go on with something else.",
+                text="The machine failed on this twice; the candidate is not to blame, but it is "
+                "not looked at again. Go on with something else.",
                 is_error=True,
                 facts={"machine": "failed"},
             )
