@@ -77,6 +77,8 @@ def dimension(name: str, axis: int) -> str:
 
 def recipe(shape: tuple[str | int, ...], dtype: str, name: str, token_dim: str) -> str:
     """The input recipe of a tensor, from its role in the call."""
+    if dtype.startswith(("int", "uint", "bool")):
+        return "zeros"  # in range whatever they index; the check says that they tell nothing
     if token_dim in shape:
         return "token"
     if re.search(r"bias|offset|beta|shift", name):

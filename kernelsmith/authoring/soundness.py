@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from kernelsmith.cases import inputs_for
 from kernelsmith.catalog import Finding
 from kernelsmith.errors import InputError
-from kernelsmith.model import Call, Case, OutputSpec, Task
+from kernelsmith.model import ArgSpec, Call, Case, OutputSpec, Task
 from kernelsmith.numerics.recipes import draw
 
 MOST_DRAWN_ELEMENTS = 1 << 21
@@ -19,13 +19,7 @@ def soundness(task: Task) -> Iterator[Finding]:
         for output in call.outputs:
             yield from _output(task, call, output)
         for arg in call.args:
-            if arg.dtype.startswith(("int", "uint")) and arg.recipe in FLOAT_RECIPES:
-                yield _finding(
-                    "warning",
-                    f"call {call.name}: {arg.name} holds integers, and the recipe "
-                    f"{arg.recipe!r} draws floats that are cut to them: as indices they are wild",
-                    "use zeros, or a recipe that draws indices",
-                )
+            yield from _integers(call, arg)
     yield from _paths(task)
     yield from _regimes(task)
     yield from _sizes(task)
@@ -57,6 +51,26 @@ def _output(task: Task, call: Call, output: OutputSpec) -> Iterator[Finding]:
             "two gives the same sums is not checked",
             "give the entry a parameter that takes the sum of the earlier part, and the output "
             'block = 32, carry = "dw_carry", carry_call = "backward_carry"',
+        )
+
+
+def _integers(call: Call, arg: ArgSpec) -> Iterator[Finding]:
+    if not arg.dtype.startswith(("int", "uint", "bool")):
+        return
+    hint = 'recipe = "index" draws columns of the call\'s tensor that is drawn by "logits"'
+    if arg.recipe in FLOAT_RECIPES:
+        yield _finding(
+            "warning",
+            f"call {call.name}: {arg.name} holds integers, and the recipe {arg.recipe!r} draws "
+            "floats that are cut to them: as indices they are wild",
+            hint,
+        )
+    elif arg.recipe == "zeros":
+        yield _finding(
+            "warning",
+            f"call {call.name}: {arg.name} is zero everywhere: a kernel that does not read it "
+            "would pass",
+            hint,
         )
 
 

@@ -155,7 +155,7 @@ def test_the_seed_is_held_against_the_language_with_what_to_use_instead(
 
 
 def test_an_entry_that_reads_no_stride_is_an_error(folder: Path) -> None:
-    (folder / "scale.py").write_text(SCALE.replace("x.stride(0)", "x.shape[1]"))
+    (folder / "scale.py").write_text(SCALE.replace("x.stride(0)", "x.size(1)"))
     (found,) = [each for each in check("scale", [folder]) if each.level != "ok"]
     assert (found.level, found.message[:34]) == ("error", "entry forward reads no stride of x")
 
@@ -173,6 +173,8 @@ def test_integers_drawn_as_floats_are_a_warning(folder: Path) -> None:
         folder, ('dtype = "T", recipe = "vector"', 'dtype = "int64", recipe = "vector"')
     )
     assert any("holds integers" in message for _, message in found)
+    found = changed(folder, ('recipe = "vector"', 'recipe = "zeros"'))
+    assert any("weight is zero everywhere" in message for _, message in found)
 
 
 def test_json_lists_every_finding(folder: Path, kernelsmith: Kernelsmith) -> None:

@@ -100,6 +100,36 @@ def test_entries_paths_variants_and_carries_are_read_from_the_code() -> None:
     assert made.strided is False  # backward never steps x by its stride
 
 
+def test_docstrings_give_shapes_and_dtypes() -> None:
+    seed = catalog.tasks()["rms_norm"].path.parent.parent / "seed_kernels" / "rms_norm.py"
+    entries = {entry.name: entry for entry in read_seed(seed.read_text(), seed.name).entries}
+    told = {each.name: each.said for each in entries["backward"].parameters}
+    assert {name: (said.shape, said.dtype) for name, said in told.items() if said} == {
+        "dy": (("M", "N"), "T"),
+        "x": (("M", "N"), "T"),
+        "weight": (("N",), "T"),
+        "rstd": (("M",), "float32"),
+        "dh": (("M", "N"), "T"),
+        "dw_carry": (("N",), "float32"),
+    }
+    optional = [each.name for each in entries["backward"].parameters if each.optional]
+    assert optional == ["dh", "dw_carry"]
+
+
+def test_what_a_function_hands_on_is_followed() -> None:
+    entries = {entry.name: entry for entry in read_seed(SUMMED, "mine.py").entries}
+    carry = entries["backward"].parameter("dw_carry")
+    weight = entries["forward_infer"].parameter("weight")
+    x = entries["forward_infer"].parameter("x")
+    assert carry is not None
+    assert (carry.optional, carry.tensor) == (True, True)  # _gradient asks, _sum loads from it
+    assert weight is not None
+    assert (weight.tensor, weight.strided) == (True, False)
+    assert x is not None
+    assert (x.strided, x.axes) == (True, (0, 1))
+    assert "cost" not in entries
+
+
 def test_the_written_task_of_every_form_loads() -> None:
     text = task_text(drafted(SUMMED, SAID), SUMMED)
     assert 'carry = "dw_carry", carry_call = "backward_carry"' in text
