@@ -4,6 +4,7 @@ Pure functions. A *derived* case is one that the gate makes up (hidden shapes, r
 batches, split batches); it is built here so that it is described like any other.
 """
 
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -259,6 +260,20 @@ def _check_rows(case: Case, rows: Sequence[int], tokens: int, base_tokens: int |
             f"case {case.id}: row {outside[0]} of a base batch of {base_tokens} tokens",
             hint="rows count from 0; -1 is padding",
         )
+
+
+def cost(task: Task, case: Case) -> int:
+    """How much a call moves and computes: elements of its tensors, and the operations it declares.
+
+    Puts cheap cases before dear ones alike on every machine and in every run, as a measured time
+    would not: which of several wrong cases a verdict names must not hang on the clock.
+    """
+    call = task.call(case.call)
+    sizes = dict(case.dims)
+    shapes = [arg.shape for arg in call.args if arg.kind == "tensor"]
+    shapes += [output.shape for output in call.outputs]
+    moved = sum(math.prod(shape_of(shape, sizes, f"case {case.id}")) for shape in shapes)
+    return moved + sum(n * math.prod(sizes[dim] for dim in dims) for n, dims in call.flops)
 
 
 def case_seed(secret: int, case: Case) -> int:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from kernelsmith import cases as forms
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.parity import note_marks
 from kernelsmith.gate.reference import Reference, compare
@@ -44,7 +45,7 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
                 f"programs run: {line}",
                 evidence={"kernel": plan_class.kernel, "ttir": line},
             )
-    cases = sorted(bench.task.cases, key=lambda case: reference.seconds[case.id])
+    cases = sorted(bench.task.cases, key=lambda case: (forms.cost(bench.task, case), case.id))
     repeats = [*_all_repeats(cases, reference.secret), *padded(bench.task, cases)]
     found = bench.prepare(subject, [one.case for one in repeats])
     if found.status is not None:

@@ -6,6 +6,7 @@ trace, compile and parity in full, and leaves no trace of this look in the verdi
 recorded under the check that it failed.
 """
 
+from kernelsmith import cases as forms
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.parity import compare_cases
 from kernelsmith.gate.reference import Reference
@@ -38,13 +39,14 @@ def telling_cases(reference: Reference) -> list[Case]:
     task = reference.task
     best: dict[str, Case] = {}
 
-    def rank(case: Case) -> tuple[bool, bool, bool, float]:
+    def rank(case: Case) -> tuple[bool, bool, bool, int, str]:
         tokens = case.dim(task.token_dim)
         return (
             tokens == 0,
             case.dtype != "float32",
             tokens < FEW_TOKENS,
-            reference.seconds[case.id],
+            forms.cost(task, case),
+            case.id,
         )
 
     for case in task.cases:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from kernelsmith import cases as forms
 from kernelsmith.errors import TaskError
 from kernelsmith.gate import plans
 from kernelsmith.gate.bench import Bench
@@ -23,7 +24,7 @@ def check(bench: Bench, reference: Reference, subject: Subject, path: PathName) 
     if not cases:
         raise TaskError(f"task {task.name} has no case on the {path} path")
     reference.compute(cases)
-    cases.sort(key=lambda case: reference.seconds[case.id])
+    cases.sort(key=lambda case: (forms.cost(task, case), case.id))
     for part in growing(cases):
         found = compare_cases(bench, reference, subject, part)
         if found.status is not None:

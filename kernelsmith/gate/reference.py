@@ -18,7 +18,7 @@ from kernelsmith.model import Case, Inputs, Status, Task
 class Reference:
     """The seed's outputs for the task's cases (kept for the run) and for fresh ones (not kept).
 
-    ``seconds`` is how long the seed took in each case; checks run cheap cases first.
+    ``seconds`` is how long the seed took in each case: what a candidate may take hangs on it.
     """
 
     def __init__(self, bench: Bench, seed: Subject, secret: int) -> None:
