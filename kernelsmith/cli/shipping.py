@@ -22,7 +22,7 @@ def export(
     ],
     run_id: Annotated[
         str | None,
-        typer.Argument(metavar="[RUN]", help="Only what this run's reviews approved."),
+        typer.Argument(metavar="RUN", help="Only what this run's reviews approved."),
     ] = None,
     sandbox: Annotated[str | None, typer.Option(help="auto, bubblewrap or process.")] = None,
     tasks: options.TaskFolders = None,
@@ -54,6 +54,11 @@ def export(
         done = export(store, to, within, builders, lambda line: printing.say(console, line))
     finally:
         store.close()
+    tell(done, as_json)
+
+
+def tell(done: "Export", as_json: bool) -> None:
+    """Prints what an export did."""
     if as_json:
         printing.document("export", _fields(done))
     else:

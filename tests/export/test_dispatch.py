@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from kernelsmith.library import layout
 from tests.export.conftest import Shipped
+from tests.export.lineages import ROOT
 
 CALLS = """
 import importlib, json, sys
@@ -79,6 +81,15 @@ gradients = {
     "plain": plain.requires_grad, "counts": rms_norm.counters(), "refusal": refusal,
 }
 
+guide = {}
+from contextlib import redirect_stdout
+import io, os
+said = io.StringIO()
+rms_norm.reset_counters()
+with redirect_stdout(said), open(os.path.join(sys.path[0], "guide.py")) as page:
+    exec(page.read(), guide)
+guided = [said.getvalue().strip(), guide["x"].grad is not None]
+
 edited = {}
 for name in ("kernel", "launch"):
     op = importlib.import_module(f"edited_{name}.rms_norm")
@@ -89,7 +100,7 @@ for name in ("seed", "lang"):
         importlib.import_module(f"edited_{name}.rms_norm")
     except ImportError as error:
         edited[name] = str(error)
-json.dump({"calls": shown, "gradients": gradients, "edited": edited}, sys.stdout)
+json.dump({"calls": shown, "gradients": gradients, "edited": edited, "guided": guided}, sys.stdout)
 """
 ALONE = """
 import sys
@@ -154,7 +165,11 @@ def shown(shipped: Shipped, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         text = path.read_text()
         assert old in text
         path.write_text(text.replace(old, new, 1))
-    return dict(json.loads(run(folder, CALLS).stdout))
+    page = (ROOT / "docs" / "guides" / "library.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (folder / "guide.py").write_text(block)
+    found = run(folder, CALLS)
+    return dict(json.loads(found.stdout))
 
 
 @pytest.fixture
@@ -221,6 +236,10 @@ def test_gradients_are_backwards_own_bytes(shown: dict[str, Any]) -> None:
         "counts": {"winner": 4, "seed": 0, "reasons": {}},
         "refusal": "rms_norm: gradients of these arguments are not wired",
     }
+
+
+def test_the_guides_example_runs(shown: dict[str, Any]) -> None:
+    assert shown["guided"] == ["{'winner': 1, 'seed': 0, 'reasons': {}}", True]
 
 
 @pytest.mark.parametrize("name", ["kernel", "launch"])
