@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelsmith.errors import InputError
+from kernelsmith.lineage.past import PERSON
 from kernelsmith.model import Candidate, Task, new_candidate, seed_candidate
 from kernelsmith.ports import Device, Judge, Sandbox
 from kernelsmith.wiring import Wiring, read_source
@@ -114,3 +115,42 @@ def first_candidates(
         raise InputError(f"--from {name} is of task {task}, which this run does not have")
     parent = seed_candidate(chosen).id
     return {task: new_candidate(source, task, author=author, parents=(parent,), note=note)}
+
+
+def edited_candidate(
+    store: "LineageStore", wiring: Wiring, file: Path, parent: str, task: Task
+) -> dict[str, Candidate]:
+    """A file that a person wrote, as the rewrite of a candidate on record or of the seed.
+
+    Args:
+        parent: a candidate's id, its beginning, or "seed".
+
+    Raises:
+        InputError: the file changes nothing, or the parent is of another task.
+    """
+    from kernelsmith.lineage import queries
+
+    source, seed = read_source(file), seed_candidate(task)
+    origin = seed
+    if parent != "seed":
+        with store.database.reading() as connection:
+            origin = queries.load_candidate(connection, queries.find_candidate(connection, parent))
+    if origin.task != task.name:
+        raise InputError(
+            f"candidate {origin.id} is of task {origin.task}, not {task.name}",
+            hint=f"leave --task out, or name {origin.task}",
+        )
+    if wiring.normal_hash(source) == wiring.normal_hash(seed.source):
+        raise InputError(
+            f"{file} is the seed's own program: there is nothing to judge",
+            hint="spacing and comments alone make no other program",
+        )
+    found = new_candidate(
+        source, task.name, author=PERSON, parents=(origin.id,), note=f"edited by hand: {file.name}"
+    )
+    if found.id == origin.id:
+        raise InputError(
+            f"{file} is candidate {origin.id} itself: nothing was edited",
+            hint="--parent seed judges it anew, as a rewrite of the seed",
+        )
+    return {task.name: found}

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from kernelsmith import assembly, config, continuity
 from kernelsmith.assembly import Parts
 from kernelsmith.errors import InputError
-from kernelsmith.model import AgentSettings, Task, Verdict, new_candidate, seed_candidate
+from kernelsmith.lineage.past import PERSON
+from kernelsmith.model import AgentSettings, Candidate, Task, Verdict, new_candidate, seed_candidate
 from kernelsmith.ports import Proposer
 from kernelsmith.wiring import ProposerParts, Wiring, proposer_names, read_source, versions
 
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What a run is asked to do. ``first``: a candidate of the database or a file to start from
-    (it is judged first); ``seed``: the proposer's, None draws one; ``agent``: how the agent talks
-    to its model and what it may spend, where the proposer names it."""
+    (it is judged first); ``parent``: what the file ``first`` is a person's rewrite of, a candidate
+    of the database or "seed"; ``seed``: the proposer's, None draws one; ``agent``: how the agent
+    talks to its model and what it may spend, where the proposer names it."""
 
     tasks: tuple[str, ...]
     proposer: str
@@ -41,6 +43,7 @@ class Request:
     task_folders: tuple[Path, ...]
     db: Path
     agent: AgentSettings | None = None
+    parent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +81,6 @@ def new_run(
         EvidenceError: the gate failed its own proof; nothing is recorded.
     """
     from kernelsmith import loop
-    from kernelsmith.lineage.past import Before
     from kernelsmith.lineage.store import open_store
     from kernelsmith.processes import this_process
 
@@ -91,7 +93,7 @@ def new_run(
         store = open_store(request.db)
         stack.callback(store.close)
         store.database.require_writable()  # before the proof, not after it
-        first = assembly.first_candidates(store, request.first, tasks)
+        first, before = _beginning(wiring, store, request, tasks)
         device = wiring.device(wiring.device_name(request.device))
         parts = assembly.build(
             wiring,
@@ -131,7 +133,7 @@ def new_run(
             wiring.proposer(_proposer_parts(request, parts, run_id, seed, endpoint, wiring))
         )
         setup = _setup(wiring, run_id, parts, proposer, store, budget, interrupts, started_s)
-        yield replace(setup, before=Before(), first=first)
+        yield replace(setup, before=before, first=first)
 
 
 @contextmanager
@@ -226,6 +228,26 @@ def judge_file(wiring: Wiring, single: Single) -> Verdict:
         return judge.judge(candidate, seed, 0)
 
 
+def _beginning(
+    wiring: Wiring, store: "LineageStore", request: Request, tasks: tuple[Task, ...]
+) -> "tuple[dict[str, Candidate], Before]":
+    """What a new run judges first, and what it must count as having been before it: what people
+    send in by hand is one series, however many runs it makes."""
+    from kernelsmith.lineage import standings
+    from kernelsmith.lineage.past import Before
+
+    if request.proposer != PERSON:
+        return assembly.first_candidates(store, request.first, tasks), Before()
+    if request.first is None or request.parent is None or len(tasks) != 1:
+        raise InputError(
+            "a person proposes one file", hint="`kernelsmith gate FILE --parent ID` judges it"
+        )
+    first = assembly.edited_candidate(store, wiring, Path(request.first), request.parent, tasks[0])
+    with store.database.reading() as connection:
+        confirms = standings.confirms_by_hand(connection, tasks[0].name)
+    return first, Before(confirms=confirms)
+
+
 def _setup(
     wiring: Wiring,
     run_id: str,
@@ -260,6 +282,7 @@ def _options(request: Request) -> dict[str, Any]:
         "max_candidates": request.max_candidates,
         "sandbox": request.sandbox,
         "first": request.first,
+        "parent": request.parent,
         "task_folders": [str(folder.absolute()) for folder in request.task_folders],
     }
     if request.agent is not None:
@@ -304,6 +327,7 @@ def _request_again(
         first=options["first"],  # judged already, but its origin still decides the wall
         task_folders=tuple(Path(folder) for folder in options["task_folders"]),
         db=db,
+        parent=options.get("parent"),
         agent=_agent_again(options.get("agent"), standing, more),
     )
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelsmith.config import Endpoint
 from kernelsmith.errors import InputError
+from kernelsmith.lineage.past import PERSON
 from kernelsmith.model import AgentSettings, Task, seed_candidate
 from kernelsmith.ports import Device, Judge, Proposer, Sandbox
 
@@ -177,6 +178,8 @@ def proposer_names(name: str) -> tuple[str, ...]:
         InputError: one does not exist.
     """
     wanted = tuple(dict.fromkeys(part.strip() for part in name.split(",")))
+    if wanted == (PERSON,):
+        return wanted
     for part in wanted:
         if part not in ("search", "agent"):
             raise InputError(f"no proposer {part!r}", hint="search, agent or search,agent")
@@ -186,6 +189,11 @@ def proposer_names(name: str) -> tuple[str, ...]:
 @contextmanager
 def _proposer(parts: ProposerParts) -> Iterator[Proposer]:
     wanted = proposer_names(parts.name)
+    if wanted == (PERSON,):
+        from kernelsmith.proposers.person import Person
+
+        yield Person()
+        return
     from kernelsmith.proposers.search import Search
 
     if wanted == ("search",):

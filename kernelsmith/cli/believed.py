@@ -91,7 +91,7 @@ def _confirm(evidence: Mapping[str, Any]) -> str:
         f"{evidence['walked']:,} calls over the declared row counts and sizes: same bytes; "
         f"{evidence['real']:,} calls on real tensors make the traced launches; "
         f"faster in {evidence['sessions']:,} sessions at a chance of error of "
-        f"{evidence['alpha']:.2g} (number {evidence['k']:,} of its run to come this far)"
+        f"{evidence['alpha']:.2g} (number {evidence['k']:,} to come this far)"
     )
 
 

@@ -12,6 +12,7 @@ import typer
 
 from kernelsmith import config
 from kernelsmith.cli import (
+    gating,
     library_commands,
     lineage_commands,
     proxying,
@@ -62,7 +63,7 @@ def build_app() -> typer.Typer:
     app.command("show")(reading.show)
     app.command("diff")(reading.diff)
     app.command("review")(_aborting(reviewing.review))
-    app.command("gate")(_aborting(running.gate))
+    app.command("gate")(_aborting(gating.gate))
     app.command("export")(_aborting(shipping.export))
     app.command("verify")(_aborting(verifying.verify))
     app.add_typer(library_commands.library_app(), name="library")

@@ -1,9 +1,10 @@
-"""Commands that judge: ``run``, ``resume``, ``stop``, ``gate``."""
+"""Commands that run the loop: ``run``, ``resume``, ``stop``."""
 
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from kernelsmith.interrupts import Interrupts
 
 MAX_SEED = 2**63 - 1  # what a column of the database holds
-EXIT_REJECTED = 1
 EXIT_INTERRUPTED = 130
 
 
@@ -101,9 +101,9 @@ def start(
     from kernelsmith import startup
 
     def open_run(interrupts: "Interrupts") -> "AbstractContextManager[loop.Setup]":
-        return startup.new_run(context.obj, request, interrupts, _notice)
+        return startup.new_run(context.obj, request, interrupts, notice)
 
-    _drive(open_run, request.db, named, as_json)
+    drive(open_run, request.db, named, partial(_say_how_it_ended, request.db, named, as_json))
 
 
 def resume(
@@ -136,9 +136,9 @@ def resume(
     )
 
     def open_run(interrupts: "Interrupts") -> "AbstractContextManager[loop.Setup]":
-        return startup.resumed_run(context.obj, path, run_id, more, interrupts, _notice)
+        return startup.resumed_run(context.obj, path, run_id, more, interrupts, notice)
 
-    _drive(open_run, path, db, as_json)
+    drive(open_run, path, db, partial(_say_how_it_ended, path, db, as_json))
 
 
 def stop(run_id: options.RunId, db: options.Database = None) -> None:
@@ -163,46 +163,14 @@ def stop(run_id: options.RunId, db: options.Database = None) -> None:
     print(f"asked run {name} to stop; it ends at its next candidate and times its winners")
 
 
-def gate(
-    context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A rewrite of the seed.")],
-    task: Annotated[str, typer.Option(help="The task it is a rewrite for.")],
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    sandbox: Annotated[
-        str | None, typer.Option(help="auto, docker, bubblewrap or process.")
-    ] = None,
-    task_folders: options.TaskFolders = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Judge one file against its task's seed."""
-    from kernelsmith import startup
-    from kernelsmith.cli import verdicts
-
-    settings = config.load()
-    chosen = startup.Single(
-        file=file,
-        task=task,
-        device=options.chosen("--device", device, settings.device),
-        sandbox=options.chosen("--sandbox", sandbox, settings.sandbox),
-        task_folders=options.folders(task_folders, settings),
-    )
-    verdict = startup.judge_file(context.obj, chosen)
-    if as_json:
-        printing.document("verdict", verdicts.verdict_fields(verdict))
-    else:
-        verdicts.show_verdict(verdict)
-    if not verdict.accepted:
-        raise typer.Exit(EXIT_REJECTED)
-
-
-def _drive(
+def drive(
     open_run: "Callable[[Interrupts], AbstractContextManager[loop.Setup]]",
     path: Path,
     named: Path | None,
-    as_json: bool,
+    tell: Callable[[str], None],
 ) -> None:
-    """Runs the loop with its display, then says how it ended. ``named``: the database, if the
-    user named it as an option."""
+    """Runs the loop with its display, then has ``tell`` say of the run how it ended. ``named``:
+    the database, if the user named it as an option."""
     from kernelsmith import loop
     from kernelsmith.cli import display
     from kernelsmith.interrupts import listening
@@ -213,27 +181,27 @@ def _drive(
         try:
             with open_run(interrupts) as setup:
                 run_id, device = setup.run_id, setup.tasks[0].device
-                _notice(f"run {run_id} is on record in {path}")
+                notice(f"run {run_id} is on record in {path}")
                 with display.progress(device) as report:
                     loop.run(replace(setup, report=report))
         except KeyboardInterrupt:
             code = EXIT_INTERRUPTED
         except KernelsmithError:
             if run_id:
-                _notice(f"the run broke off; to go on: kernelsmith resume {run_id}{where}")
+                notice(f"the run broke off; to go on: kernelsmith resume {run_id}{where}")
             raise
     if not run_id:
-        _notice("interrupted before the run began: nothing is on record")
+        notice("interrupted before the run began: nothing is on record")
         raise typer.Exit(code)
-    _say_how_it_ended(path, run_id, named, as_json)
+    tell(run_id)
     if code:
-        _notice(
+        notice(
             f"interrupted; all verdicts are on record. To go on: kernelsmith resume {run_id}{where}"
         )
         raise typer.Exit(code)
 
 
-def _say_how_it_ended(path: Path, run_id: str, named: Path | None, as_json: bool) -> None:
+def _say_how_it_ended(path: Path, named: Path | None, as_json: bool, run_id: str) -> None:
     from kernelsmith.cli.standing import run_fields, summary
     from kernelsmith.lineage.database import open_for_reading
     from kernelsmith.lineage.standings import run_standing
@@ -250,5 +218,6 @@ def _say_how_it_ended(path: Path, run_id: str, named: Path | None, as_json: bool
         summary(standing, named)
 
 
-def _notice(text: str) -> None:
+def notice(text: str) -> None:
+    """One line of progress on stderr."""
     print(text, file=sys.stderr, flush=True)

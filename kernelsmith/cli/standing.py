@@ -169,6 +169,8 @@ def next_commands(run: "RunStanding", state: str) -> list[str]:
     for task in run.tasks:
         if task.incumbent != task.seed:
             lines += [f"kernelsmith show {task.incumbent}", f"kernelsmith diff {task.incumbent}"]
+    if any(task.gain is not None for task in run.tasks):
+        lines.append(f"kernelsmith review {run.id}")
     if run.agent is not None and run.agent.sessions:
         best = max(run.agent.sessions, key=lambda each: each.accepted)
         lines.append(f"kernelsmith show {best.id}")

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from kernelsmith.model import Candidate, Gain
 
+PERSON = "person"
+"""The author of what people send in by hand, and the proposer of the run that judges it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastCandidate:

@@ -57,16 +57,7 @@ def find_candidate(connection: Connection, prefix: str, run_id: str | None = Non
     """
     within = [] if run_id is None else [CandidateRow.run_id == run_id]
     if prefix == "latest":
-        newest = (
-            select(CandidateRow.record)
-            .where(
-                CandidateRow.run_id == (run_id or find_run(connection, "latest")),
-                CandidateRow.author != "seed",
-            )
-            .order_by(CandidateRow.step.desc())
-            .limit(1)
-        )
-        record = connection.execute(newest).scalar()
+        record = newest_record(connection, run_id or find_run(connection, "latest"))
         return _only([record] if record else [], prefix, "candidate", "nothing was proposed yet")
     rows = connection.execute(
         select(CandidateRow.id, CandidateRow.record)
@@ -76,6 +67,17 @@ def find_candidate(connection: Connection, prefix: str, run_id: str | None = Non
     by_id = {row.id: row.record for row in rows}
     hint = "`kernelsmith show RUN` lists a run's candidates"
     return str(by_id[_only(sorted(by_id), prefix, "candidate", hint)])
+
+
+def newest_record(connection: Connection, run_id: str) -> str | None:
+    """The record of a run's newest candidate; None: nothing was proposed yet."""
+    newest = (
+        select(CandidateRow.record)
+        .where(CandidateRow.run_id == run_id, CandidateRow.author != "seed")
+        .order_by(CandidateRow.step.desc())
+        .limit(1)
+    )
+    return connection.execute(newest).scalar()
 
 
 def session_names(connection: Connection, prefix: str) -> list[tuple[str, str]]:

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from kernelsmith.lineage.histories import gain_of, last_of
-from kernelsmith.lineage.models import CandidateRow, Event, Retiming, RunTask, VerdictRow
-from kernelsmith.lineage.past import Before, TaskBefore
+from kernelsmith.lineage.models import CandidateRow, Event, Retiming, Run, RunTask, VerdictRow
+from kernelsmith.lineage.past import PERSON, Before, TaskBefore
 from kernelsmith.lineage.queries import run_row
 from kernelsmith.lineage.spending import AgentStanding, agent_standing
 from kernelsmith.model import Gain
@@ -91,11 +91,26 @@ def before(connection: Connection, run_id: str) -> Before:
     ).scalar_one()
     # The machine failed on these, perhaps inside confirm: they count, on the safe side.
     failed = [_events(connection, run_id, n, k) for n in names for k in ("retry", "set_aside")]
+    run = connection.execute(select(Run.proposer, Run.step).where(Run.id == run_id)).one()
+    if run.proposer == PERSON:
+        confirms += sum(confirms_by_hand(connection, name, run.step) for name in names)
     return Before(
         elapsed_s=_elapsed_s(connection, run_id),
         confirms=int(confirms) + sum(failed),
         tasks={name: _task_before(connection, run_id, name) for name in names},
     )
+
+
+def confirms_by_hand(connection: Connection, task: str, before_step: int | None = None) -> int:
+    """How many of a task's candidates that people sent in by hand reached confirm, in all runs
+    that began before a step: they are one series, in which the chance of a false accept adds up."""
+    earlier = [] if before_step is None else [Run.step < before_step]
+    query = (
+        select(func.coalesce(func.sum(VerdictRow.reached_confirm), 0))
+        .join(Run, Run.id == VerdictRow.run_id)
+        .where(Run.proposer == PERSON, VerdictRow.task == task, *earlier)
+    )
+    return int(connection.execute(query).scalar_one())
 
 
 def _task_before(connection: Connection, run_id: str, task: str) -> TaskBefore:

@@ -1,0 +1,172 @@
+"""``kernelsmith gate``: one file judged, with or without a record."""
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kernelsmith import config
+from kernelsmith.cli import options, printing, running
+from kernelsmith.cli.reading import opened
+from kernelsmith.errors import InfrastructureError, InputError
+from kernelsmith.lineage.past import PERSON
+
+if TYPE_CHECKING:
+    from kernelsmith import loop, startup
+    from kernelsmith.interrupts import Interrupts
+
+EXIT_REJECTED = 1
+SEED = "seed"
+
+
+def gate(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A rewrite of the seed.")],
+    task: Annotated[
+        str | None, typer.Option(help="The task it is a rewrite for; with --parent ID, its task.")
+    ] = None,
+    parent: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID|seed", help="What it is an edit of: the verdict goes on record, for review."
+        ),
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    sandbox: Annotated[
+        str | None, typer.Option(help="auto, docker, bubblewrap or process.")
+    ] = None,
+    task_folders: options.TaskFolders = None,
+    db: options.Database = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Judge one file against its task's seed.
+
+    Without --parent nothing is recorded. With it the file is judged in a run of its own, as every
+    candidate is: the gate proves itself, the file must be faster than the seed with the seed's
+    bits, and a winner is timed against the seed once more. `show`, `review` and `resume` take it.
+    """
+    from kernelsmith import startup
+    from kernelsmith.cli import verdicts
+
+    settings = config.load()
+    if parent is not None:
+        _recorded(
+            context, _request(file, task, parent, device, sandbox, task_folders, db), db, as_json
+        )
+        return
+    if db is not None:
+        raise InputError(
+            "--db is where a verdict is recorded, and this one would not be",
+            hint="add --parent ID, or --parent seed; or leave --db out",
+        )
+    single = startup.Single(
+        file=file,
+        task=_required(task),
+        device=options.chosen("--device", device, settings.device),
+        sandbox=options.chosen("--sandbox", sandbox, settings.sandbox),
+        task_folders=options.folders(task_folders, settings),
+    )
+    verdict = startup.judge_file(context.obj, single)
+    if as_json:
+        printing.document("verdict", verdicts.verdict_fields(verdict))
+    else:
+        verdicts.show_verdict(verdict)
+    if not verdict.accepted:
+        raise typer.Exit(EXIT_REJECTED)
+
+
+def _required(task: str | None) -> str:
+    if task is None:
+        raise InputError("which task is it a rewrite for?", hint="add --task TASK")
+    return task
+
+
+def _request(
+    file: Path,
+    task: str | None,
+    parent: str,
+    device: str | None,
+    sandbox: str | None,
+    task_folders: list[Path] | None,
+    db: Path | None,
+) -> "startup.Request":
+    """The run that judges one file. What was not said is the parent's: its task, where it was."""
+    from kernelsmith import startup
+    from kernelsmith.lineage import queries
+    from kernelsmith.wiring import read_source
+
+    settings = config.load()
+    read_source(file)  # before a database is made
+    name, folders, origin = task, options.folders(task_folders, settings), parent
+    if parent != SEED:
+        with opened(db) as connection:
+            record = queries.find_candidate(connection, parent)
+            origin = queries.load_candidate(connection, record).id
+            run_id, its_task = queries.place_of(connection, record)
+            kept = queries.run_row(connection, run_id)["options"].get("task_folders", [])
+        name = its_task if name is None else name
+        folders = folders or tuple(Path(folder) for folder in kept)
+    return startup.Request(
+        tasks=(_required(name),),
+        proposer=PERSON,
+        device=options.chosen("--device", device, settings.device),
+        sandbox=options.chosen("--sandbox", sandbox, settings.sandbox),
+        time_limit_s=config.seconds(settings.time_limit),
+        max_candidates=None,
+        seed=0,
+        first=str(file),
+        parent=origin,
+        task_folders=folders,
+        db=db or settings.db,
+    )
+
+
+def _recorded(
+    context: typer.Context, request: "startup.Request", named: Path | None, as_json: bool
+) -> None:
+    from kernelsmith import startup
+
+    def open_run(interrupts: "Interrupts") -> "AbstractContextManager[loop.Setup]":
+        return startup.new_run(context.obj, request, interrupts, running.notice)
+
+    codes: list[int] = []
+
+    def tell(run_id: str) -> None:
+        codes.append(_say_verdict(request.db, run_id, named, as_json))
+
+    running.drive(open_run, request.db, named, tell)  # an interruption ends it here
+    if codes[0]:
+        raise typer.Exit(codes[0])
+
+
+def _say_verdict(path: Path, run_id: str, named: Path | None, as_json: bool) -> int:
+    """The candidate's record. The exit code is its verdict's, and its final timing's.
+
+    Raises:
+        InfrastructureError: the machine failed on it: there is no verdict.
+    """
+    from kernelsmith.cli import verdicts
+    from kernelsmith.lineage import queries
+    from kernelsmith.lineage.verdicts import candidate_record
+
+    with opened(path) as connection:
+        record = queries.newest_record(connection, run_id)
+        if record is None:  # interrupted before the file was on record
+            return EXIT_REJECTED
+        found = candidate_record(connection, record)
+    if found.verdict is None and found.set_aside is not None:
+        raise InfrastructureError(
+            f"the machine failed on {found.candidate.id} twice: {found.set_aside}",
+            hint="nothing was decided about it; judge it again",
+        )
+    if as_json:
+        printing.document("verdict", verdicts.record_fields(found))
+    else:
+        verdicts.show_record(found, named)
+    if found.verdict is None or not found.verdict.accepted or found.unsupported is not None:
+        return EXIT_REJECTED
+    if not as_json:
+        where = printing.named_database(named)
+        print(f"  kernelsmith review {found.candidate.id}{where}")
+    return 0
