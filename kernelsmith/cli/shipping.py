@@ -22,7 +22,7 @@ def export(
     ],
     run_id: Annotated[
         str | None,
-        typer.Argument(metavar="RUN", help="Only what this run's reviews approved."),
+        typer.Argument(metavar="[RUN]", help="Only what this run's reviews approved."),
     ] = None,
     sandbox: Annotated[str | None, typer.Option(help="auto, bubblewrap or process.")] = None,
     tasks: options.TaskFolders = None,
