@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-# Values are cut out, not read: of thousands of digits, which Python refuses, an integer is text too.
+# Values are cut out, not read: an integer of thousands of digits, too many for Python, is text.
 _DECODER = json.JSONDecoder(parse_int=len)
 
 
