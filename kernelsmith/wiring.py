@@ -5,6 +5,7 @@ others. Each builder imports what it needs when it is called, so that ``--help``
 """
 
 import os
+import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -233,9 +234,8 @@ def _agent(parts: ProposerParts) -> Iterator[Proposer]:
         ]
         budget = Budget(parts.agent, spent)
         counting = CountingJournal(journal=journal, count=budget.count)
-        proxy = stack.enter_context(
-            capture.running(counting, endpoint.base_url, only_run=parts.run_id)
-        )
+        own = capture.OneRun(run_id=parts.run_id, token=secrets.token_urlsafe(32))
+        proxy = stack.enter_context(capture.running(counting, endpoint.base_url, only=own))
         agent = Agent(
             settings=parts.agent,
             tasks=parts.tasks,
@@ -246,6 +246,7 @@ def _agent(parts: ProposerParts) -> Iterator[Proposer]:
             run_id=parts.run_id,
             base_url=f"{proxy}/k/{parts.run_id}",
             api_key=endpoint.api_key,
+            proxy_token=own.token,
             normal_hash=parts.normal_hash,
             budget=budget,
             sessions=sessions,

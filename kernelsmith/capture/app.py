@@ -6,6 +6,7 @@ to the client while it comes in, is recorded, and only then ends (:mod:`.exchang
 
 import asyncio
 import re
+import secrets
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from concurrent.futures import Future
@@ -20,7 +21,7 @@ from starlette.routing import Route
 
 from kernelsmith.capture import credentials, headers, upstream
 from kernelsmith.capture.exchange import Exchange, Receive, Send, refuse
-from kernelsmith.capture.headers import Incoming
+from kernelsmith.capture.headers import Incoming, RawHeaders
 from kernelsmith.capture.upstream import Limits
 from kernelsmith.config import server_address
 from kernelsmith.errors import InputError
@@ -29,22 +30,36 @@ from kernelsmith.model import CallSent, JournalEntry
 from kernelsmith.ports import Journal
 
 Say = Callable[[str], None]
+IsRun = Callable[[str], bool]
 ENDING_TIMEOUT_S = 20.0
 PROXY_ENDED = "the proxy ended"
+STRANGER = "this proxy takes the calls of its own run alone\n"
+RUN_OF_OWN = "a run of this database makes its own calls; name another run\n"
 NOWHERE = "kernelsmith proxy: calls go to /k/RUN/SESSION/v1/messages\n"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneRun:
+    """Whose calls a run's own proxy takes: those of this run that carry ``token``, which is
+    neither sent on nor recorded. Any process of this machine can reach the proxy."""
+
+    run_id: str
+    token: str = field(repr=False)
+
+
 @dataclass(slots=True, kw_only=True)
 class Proxy:
-    """One running proxy: an ASGI app for the calls of one upstream. ``only_run``: calls of other
-    runs are refused; "" takes all."""
+    """One running proxy: an ASGI app for the calls of one upstream. ``only``: it is a run's own.
+    One without takes foreign clients' calls, but for those in the name of a run that ``is_run``
+    knows; what they say of turns is not recorded."""
 
     journal: Journal
     upstream: str
     limits: Limits
     say: Say
-    only_run: str = ""
+    only: OneRun | None = None
+    is_run: IsRun | None = None
     transport: httpx2.AsyncHTTPTransport | None = None
     loop: asyncio.AbstractEventLoop | None = None
     live: dict[int, Exchange] = field(default_factory=dict)
@@ -55,15 +70,15 @@ class Proxy:
         # As it was written: an encoded slash parts nothing, so a piece may be missing.
         _, _, run_id, session_id, rest = [*scope["raw_path"].split(b"/", 4), *[b""] * 4][:5]
         names = run_id.decode("latin-1"), session_id.decode("latin-1")
-        known = self.only_run in ("", names[0])
-        if not known or not all(_NAME.fullmatch(name) for name in names):
-            await PlainTextResponse(NOWHERE, 404)(scope, receive, send)
+        status, words = await self._refusal(names, scope["headers"])
+        if status:
+            await PlainTextResponse(words, status)(scope, receive, send)
             return
         if scope["http_version"] == "1.0":  # its streams end by a closed connection: no clean end
             await refuse(send, 505, "invalid_request_error", "HTTP/1.1 is needed")
             return
         try:
-            sorted_out = headers.incoming(scope["headers"])
+            sorted_out = headers.incoming(scope["headers"], own=self.only is not None)
         except InputError as error:
             await refuse(send, 400, "invalid_request_error", error.message)
             return
@@ -116,6 +131,19 @@ class Proxy:
         while self.live and asyncio.get_running_loop().time() < over:
             await asyncio.sleep(0.01)
 
+    async def _refusal(self, names: tuple[str, str], raw: RawHeaders) -> tuple[int, str]:
+        """Why a call is none of this proxy's: status and words; status 0 if it is one."""
+        if not all(_NAME.fullmatch(name) for name in names):
+            return 404, NOWHERE
+        if self.only is not None:
+            if names[0] != self.only.run_id:
+                return 404, NOWHERE
+            known = secrets.compare_digest(headers.token(raw), self.only.token.encode())
+            return (0, "") if known else (403, STRANGER)
+        if self.is_run is not None and await asyncio.to_thread(self.is_run, names[0]):
+            return 403, RUN_OF_OWN
+        return 0, ""
+
     async def _begin(self, sent: CallSent, send: Send) -> str | None:
         try:
             return await _on_record(self.journal.append(sent))
@@ -165,12 +193,14 @@ def build(
     journal: Journal,
     url: str,
     *,
-    only_run: str = "",
+    only: OneRun | None = None,
+    is_run: IsRun | None = None,
     limits: Limits | None = None,
     say: Say | None = None,
 ) -> Starlette:
-    """The app. ``url``: where calls go. ``only_run``: takes calls of this run alone. ``say``: is
-    told in a line what could not be recorded. ``app.state.proxy`` is the :class:`Proxy`.
+    """The app. ``url``: where calls go. ``only``: the run whose own proxy it is. ``is_run``:
+    whether a name is a run's, whose calls are then refused. ``say``: is told in a line what could
+    not be recorded. ``app.state.proxy`` is the :class:`Proxy`.
 
     Raises:
         InputError: ``url`` is no http or https address.
@@ -180,7 +210,8 @@ def build(
         upstream=server_address(url),
         limits=limits or Limits(),
         say=say or _say,
-        only_run=only_run,
+        only=only,
+        is_run=is_run,
     )
     app = Starlette(
         routes=[
@@ -199,7 +230,8 @@ def running(
     url: str,
     *,
     port: int = 0,
-    only_run: str = "",
+    only: OneRun | None = None,
+    is_run: IsRun | None = None,
     limits: Limits | None = None,
     say: Say | None = None,
 ) -> Iterator[str]:
@@ -210,7 +242,7 @@ def running(
         InputError: ``url`` is no http or https address.
         InfrastructureError: the port is taken.
     """
-    app = build(journal, url, only_run=only_run, limits=limits, say=say)
+    app = build(journal, url, only=only, is_run=is_run, limits=limits, say=say)
     with serving(app, port=port) as base_url:
         try:
             yield base_url

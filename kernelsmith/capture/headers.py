@@ -32,8 +32,14 @@ class Incoming:
     attempt: int | None
 
 
-def incoming(raw: RawHeaders) -> Incoming:
-    """Sorts a request's headers.
+def token(raw: RawHeaders) -> bytes:
+    """What a request says to be one of a run's own; b"" if it says nothing."""
+    return next((value for name, value in raw if name.lower() == OWN_PREFIX + b"token"), b"")
+
+
+def incoming(raw: RawHeaders, *, own: bool) -> Incoming:
+    """Sorts a request's headers. ``own``: it is one of a run's own; what others say of turns is
+    left out.
 
     Raises:
         InputError: ``x-kernelsmith-turn`` or ``-attempt`` is no number.
@@ -51,8 +57,8 @@ def incoming(raw: RawHeaders) -> Incoming:
         recorded=_recorded(((n, v) for n, v in onward if not is_credential(n, v)), secrets),
         dropped=tuple(sorted({n.decode("latin-1") for n, v in everything if is_credential(n, v)})),
         secrets=secrets,
-        turn=_number(everything, b"turn"),
-        attempt=_number(everything, b"attempt"),
+        turn=_number(everything, b"turn") if own else None,
+        attempt=_number(everything, b"attempt") if own else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -36,13 +37,28 @@ def proxy(
     path = db or config.load().db
     journal = open_journal(path)
     try:
-        with listening() as interrupts, running(journal, url, port=port) as base:
+        with (
+            listening() as interrupts,
+            running(journal, url, port=port, is_run=lambda name: _is_run(path, name)) as base,
+        ):
             print(_USE.format(base=base, upstream=url, db=path), flush=True)
             with suppress(KeyboardInterrupt), interrupts.interruptible():
                 threading.Event().wait()
         print("ended")
     finally:
         journal.close()
+
+
+def _is_run(db: Path, name: str) -> bool:
+    """Whether a run of the database has this name, also one that began just now."""
+    from kernelsmith.lineage import database, queries
+
+    opened = database.open_for_reading(db)
+    try:
+        with opened.reading() as connection:
+            return name in queries.run_ids(connection, name)
+    finally:
+        opened.close()
 
 
 def _default_upstream() -> str:

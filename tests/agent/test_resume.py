@@ -193,8 +193,9 @@ def test_through_the_real_proxy_too(server: Scripted, address: str) -> None:
     direct = talk(server, address, TURNS)
     journal = FakeJournal([START])
     upstream = address.partition("/k/")[0]
-    with capture.running(journal, upstream, say=lambda line: None) as proxy:
-        whole = talk(server, f"{proxy}/k/{RUN}", TURNS, journal=journal)
+    own = capture.OneRun(run_id=RUN, token="t0ken")
+    with capture.running(journal, upstream, only=own, say=lambda line: None) as proxy:
+        whole = talk(server, f"{proxy}/k/{RUN}", TURNS, journal=journal, proxy_token=own.token)
         assert whole.end == direct.end
         calls = journal.record(START.id).calls
         assert {call.sent.turn: call.sent.request for call in calls} == direct.bodies

@@ -63,6 +63,7 @@ def talk(
     budget: FakeBudget | None = None,
     settings: AgentSettings = SETTINGS,
     start: SessionStart = START,
+    proxy_token: str = "",
     **more: Any,
 ) -> Talked:
     """Holds (or goes on with) a conversation and checks what holds for every one: each body
@@ -73,7 +74,7 @@ def talk(
     server.play(*turns, journal=journal)
 
     async def run() -> SessionEnd | None:
-        caller = Caller(address, "key", sleep=no_sleep)
+        caller = Caller(address, "key", proxy_token=proxy_token, sleep=no_sleep)
         record = journal.record(start.id) if resumed else None
         try:
             return await converse(start, record, toolbox, caller, journal, budget, settings, **more)

@@ -6,9 +6,11 @@ import threading
 import httpx2
 import pytest
 
-from kernelsmith.capture import running
+from kernelsmith.capture import OneRun, running
+from kernelsmith.capture.app import STRANGER
 from tests.capture.parts import (
     LAST_CHUNK,
+    Dialled,
     Line,
     MemoryJournal,
     Rig,
@@ -58,7 +60,7 @@ def test_the_request_reaches_the_upstream_as_it_was_written(rig: Rig) -> None:
     ]
     sent = one(rig.journal.sent())
     assert sent.request == ODD_BODY
-    assert (sent.run_id, sent.session_id, sent.turn, sent.attempt) == ("run1", "s1", 3, 2)
+    assert (sent.run_id, sent.session_id, sent.turn, sent.attempt) == ("run1", "s1", None, None)
     assert (sent.method, sent.path) == ("POST", target.removeprefix("/k/run1/s1"))
     assert sent.headers == (
         ("x-odd", "two  words"),
@@ -220,22 +222,55 @@ def test_other_places_are_not_found(rig: Rig, path: str) -> None:
     assert rig.journal.entries == []
 
 
-def test_a_runs_own_proxy_takes_no_call_of_another_run(rig: Rig) -> None:
+OWN = OneRun(run_id="run1", token="unguessable")
+PATH = "/k/run1/s1/v1/messages"
+KNOWN = "X-Kernelsmith-Token: unguessable"
+
+
+def test_a_runs_own_proxy_takes_its_own_calls_alone(rig: Rig) -> None:
+    """Any process of the machine may reach it; a call in the run's name would spoil its record."""
+    journal = MemoryJournal()
+    turn = ("x-kernelsmith-turn: 1", "x-kernelsmith-attempt: 7")
+    rig.upstream.answers(whole(b"{}"))
+    with running(journal, rig.upstream.url, only=OWN) as base:
+        for path, *lines in (
+            (PATH, *turn),
+            (PATH, *turn, "x-kernelsmith-token: Unguessable"),
+            (PATH, "x-kernelsmith-token:"),
+            (PATH, "x-kernelsmith-token: \xff"),
+        ):
+            refused = Dialled(base, post(path, b"{}", *lines)).rest()
+            assert refused.startswith(b"HTTP/1.1 403 ")
+            assert refused.endswith(b"\r\n\r\n" + STRANGER.encode())
+        another = Dialled(base, post("/k/run2/s1/v1/messages", b"{}", KNOWN)).rest()
+        assert another.startswith(b"HTTP/1.1 404 ")
+        assert (journal.entries, rig.upstream.requests) == ([], [])
+        Dialled(base, post(PATH, b"{}", *turn, KNOWN)).rest()
+    sent = one(journal.sent())
+    assert (sent.turn, sent.attempt) == (1, 7)
+    assert "unguessable" not in repr((journal.entries, OWN))
+    assert b"unguessable" not in one(rig.upstream.requests).head
+
+
+def test_a_foreign_client_makes_no_call_in_the_name_of_a_run(rig: Rig) -> None:
     journal = MemoryJournal()
     rig.upstream.answers(whole(b"{}"))
-    with running(journal, rig.upstream.url, only_run="run1") as base, httpx2.Client() as client:
-        assert client.post(f"{base}/k/run2/s1/v1/messages", content=b"{}").status_code == 404
-        assert journal.entries == []
-        client.post(f"{base}/k/run1/s1/v1/messages", content=b"{}")
-    assert len(journal.entries) == 2
+    with running(journal, rig.upstream.url, is_run=lambda name: name == "run1") as base:
+        refused = Dialled(base, post(PATH, b"{}", "x-kernelsmith-turn: 1")).rest()
+        assert refused.startswith(b"HTTP/1.1 403 ")
+        assert (journal.entries, rig.upstream.requests) == ([], [])
+        Dialled(base, post("/k/mine/s1/v1/messages", b"{}", "x-kernelsmith-turn: x")).rest()
+    assert (one(journal.sent()).run_id, one(journal.sent()).turn) == ("mine", None)
 
 
 def test_what_cannot_be_kept_is_refused_before_anything_goes_out(rig: Rig) -> None:
-    path = "/k/run1/s1/v1/messages"
-    odd_turn = rig.dial(post(path, b"{}", "x-kernelsmith-turn: x")).rest()
+    journal = MemoryJournal()
+    with running(journal, rig.upstream.url, only=OWN) as base:
+        odd_turn = Dialled(base, post(PATH, b"{}", "x-kernelsmith-turn: x", KNOWN)).rest()
+    assert journal.entries == []
     assert odd_turn.startswith(b"HTTP/1.1 400 ")
     assert b"x-kernelsmith-turn" in odd_turn
-    old = rig.dial(b"GET " + path.encode() + b" HTTP/1.0\r\n\r\n").rest()
+    old = rig.dial(b"GET " + PATH.encode() + b" HTTP/1.0\r\n\r\n").rest()
     assert old.split(b" ")[1] == b"505"
     assert rig.journal.entries == []
     assert rig.upstream.requests == []

@@ -13,7 +13,9 @@ from kernelsmith.capture import build
 from kernelsmith.cli.proxying import proxy
 from kernelsmith.errors import InputError
 from kernelsmith.lineage.journal import open_journal
+from kernelsmith.lineage.store import open_store
 from tests.capture.parts import MemoryJournal, RawUpstream, whole
+from tests.lineage import talks
 
 COMMAND = "import typer; from kernelsmith.cli.proxying import proxy; typer.run(proxy)"
 
@@ -40,13 +42,23 @@ def test_it_says_where_to_point_a_client_and_ends_on_ctrl_c(tmp_path: Path) -> N
         assert base is not None, said
         assert upstream.url in said
         answer = httpx2.get(f"{base[1]}/k/mine/first/v1/models?limit=2")
+        store = open_store(db)
+        run = talks.begin_run(store)
+        store.close()
+        turn = {"x-kernelsmith-turn": "0"}
+        refused = httpx2.get(f"{base[1]}/k/{run}/{talks.SESSION}/v1/models", headers=turn)
+        httpx2.get(f"{base[1]}/k/{run[:-1]}/{talks.SESSION}/v1/models", headers=turn)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
     assert answer.content == b'{"data":[]}'
     assert (process.returncode, out, err) == (0, "ended\n", "")
     journal = open_journal(db)
     session = journal.sessions("mine")[0]
+    (other,) = journal.sessions(run[:-1])
+    assert journal.sessions(run) == []
     journal.close()
+    assert (refused.status_code, refused.text.count("\n")) == (403, 1)
+    assert (other.id, other.calls[0].sent.turn) == (talks.SESSION, None)
     assert (session.id, session.calls[0].sent.path) == ("first", "/v1/models?limit=2")
     assert session.calls[0].sent.turn is None
 

@@ -53,8 +53,8 @@ class Agent:
     ) -> None:
         """``base_url``: the proxy's, up to the run; a session's id is added to it. ``budget``: what
         the proxy's answers are counted on, with those of a resumed run. ``proxy_token``: by
-        which the proxy knows the run's own calls. ``sessions``: what is on
-        record of it. ``fittings``: other conversations than the real ones, for tests."""
+        which the proxy knows the run's own calls. ``sessions``: what is on record of it.
+        ``fittings``: other conversations than the real ones, for tests."""
         self._judges = judges
         self._budget = budget
         self._population = Population(run_id=run_id, settings=settings)

@@ -29,13 +29,15 @@ class Caller:
         base_url: str,
         api_key: str,
         *,
+        proxy_token: str = "",
         read_timeout_s: float = READ_TIMEOUT_S,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         now_s: Callable[[], float] = time.time,
         notice: Callable[[str, str], None] = lambda session_id, text: None,
     ) -> None:
         """``base_url``: what session ids are appended to; ``api_key``: "" if the server needs
-        none; ``notice(session_id, text)``: told of every wait before another try."""
+        none; ``proxy_token``: by which the run's proxy knows its own calls;
+        ``notice(session_id, text)``: told of every wait before another try."""
         self._sleep = sleep
         self._now_s = now_s
         self._notice = notice
@@ -43,7 +45,7 @@ class Caller:
         self._base_url = base_url
         self._reached = False
         self._read_timeout_s = read_timeout_s
-        self._connection = Connection(base_url, api_key)
+        self._connection = Connection(base_url, api_key, proxy_token)
 
     async def call(
         self,

@@ -24,7 +24,7 @@ _OWN_HEADERS = frozenset(
     {
         *("accept", "accept-encoding", "anthropic-version", "authorization", "connection"),
         *("content-length", "content-type", "host", "user-agent"),
-        *("x-kernelsmith-attempt", "x-kernelsmith-turn"),
+        *("x-kernelsmith-attempt", "x-kernelsmith-token", "x-kernelsmith-turn"),
     }
 )
 
@@ -43,9 +43,11 @@ class Try:
 class Connection:
     """The way to one server; belongs to one event loop."""
 
-    def __init__(self, base_url: str, api_key: str) -> None:
-        """``base_url``: what session ids are appended to; ``api_key``: "" if there is none."""
+    def __init__(self, base_url: str, api_key: str, proxy_token: str = "") -> None:
+        """``base_url``: what session ids are appended to; ``api_key``: "" if there is none;
+        ``proxy_token``: by which a run's proxy knows its own calls, "" before another server."""
         self._api_key = api_key
+        self._proxy_token = proxy_token
         http = httpx2.AsyncClient(
             limits=httpx2.Limits(max_connections=None, keepalive_expiry=KEEPALIVE_S),
             trust_env=False,
@@ -106,6 +108,8 @@ class Connection:
             "x-kernelsmith-turn": str(turn),
             "x-kernelsmith-attempt": str(attempt),
         }
+        if self._proxy_token:
+            headers["x-kernelsmith-token"] = self._proxy_token
         if not self._api_key:
             headers["Authorization"] = anthropic.Omit()
         return headers

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kernelsmith.model import AgentSettings, Candidate, SessionEnd, SessionStart, Task
@@ -25,12 +25,14 @@ class Fittings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What all sessions of a run have in common. ``base_url``: session ids are added to it."""
+    """What all sessions of a run have in common. ``base_url``: session ids are added to it;
+    ``proxy_token``: the proxy there wants it."""
 
     settings: AgentSettings
     run_id: str
     base_url: str
-    api_key: str
+    api_key: str = field(repr=False)
+    proxy_token: str = field(repr=False, default="")
     device_facts: Mapping[str, Any]
     normal_hash: Callable[[str], str]
 
@@ -46,7 +48,7 @@ def real(origin: Origin, desk: Desk) -> Fittings:
     def caller() -> Any:
         from kernelsmith.proposers.agent.client import Caller
 
-        return Caller(origin.base_url, origin.api_key)
+        return Caller(origin.base_url, origin.api_key, proxy_token=origin.proxy_token)
 
     async def converse(*args: Any, **named: Any) -> SessionEnd | None:
         from kernelsmith.proposers.agent import talk
