@@ -15,7 +15,7 @@ from kernelsmith.interrupts import Interrupts
 from kernelsmith.lane import Lane, Progress, open_lane
 from kernelsmith.lineage.past import Before, PastCandidate, TaskBefore
 from kernelsmith.model import Candidate, Gain, Task, Verdict
-from kernelsmith.ports import Judge, Proposer, Store
+from kernelsmith.ports import Judge, OutlivesAgent, Proposer, Store
 
 RETIMING_SESSIONS = 20
 DEFAULT_SESSION_S = 2.0
@@ -39,7 +39,8 @@ class Budget:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
     """One event for display. ``kind``: "waiting", "proposed", "judged", "duplicate", "set_aside",
-    "retiming", "retimed", "exploring_done". ``standing``: the proposer's own line."""
+    "agent_ended", "retiming", "retimed", "exploring_done". ``standing``: the proposer's own
+    line."""
 
     kind: str
     task: str
@@ -79,6 +80,7 @@ class _Tally:
 
     confirms: int
     set_aside_in_a_row: int = 0
+    agent_ended: str = ""
 
 
 def run(setup: Setup) -> Reason:
@@ -117,6 +119,7 @@ def _explore(setup: Setup, lanes: list[Lane]) -> Reason:
     # chance of a false accept stays below 5 % a run.
     tally.confirms += sum(len(lane.waiting) for lane in lanes)
     while True:
+        _note_agents_end(setup, lanes, tally)
         if setup.interrupts.requested:
             raise KeyboardInterrupt
         if setup.store.stop_requested(setup.run_id):
@@ -140,6 +143,17 @@ def _explore(setup: Setup, lanes: list[Lane]) -> Reason:
             if verdict is not None:
                 _record(setup, lanes, lane, candidate, verdict, setup.clock() - began_s, tally)
         lane.used_s += setup.clock() - began_s
+
+
+def _note_agents_end(setup: Setup, lanes: list[Lane], tally: _Tally) -> None:
+    """Puts on record, once, that the run goes on without its agent."""
+    if tally.agent_ended or not isinstance(setup.proposer, OutlivesAgent):
+        return
+    tally.agent_ended = setup.proposer.ended_early()
+    if tally.agent_ended:
+        payload = {"error": tally.agent_ended, "elapsed_s": _elapsed_s(setup)}
+        _append(setup, "agent_ended", payload)
+        _tell(setup, lanes, "agent_ended", lanes[0], note=tally.agent_ended)
 
 
 def _choose(setup: Setup, lanes: list[Lane], fitting: list[Lane]) -> Lane | None:

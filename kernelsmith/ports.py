@@ -5,7 +5,7 @@ Adapters are built in ``wiring.py`` and nowhere else.
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from kernelsmith.model import (
     Candidate,
@@ -93,6 +93,14 @@ class Proposer(Protocol):
     def close(self, histories: Mapping[str, Sequence["Judged"]] | None = None) -> None:
         """Ends what is under way; nothing is spent from here on. ``histories``: the last verdicts
         too are passed on to whoever waits for one."""
+
+
+@runtime_checkable
+class OutlivesAgent(Protocol):
+    """A proposer that goes on when the agent in it has ended."""
+
+    def ended_early(self) -> str:
+        """Why the agent ended before the run; "" while it has not."""
 
 
 class Judged(Protocol):

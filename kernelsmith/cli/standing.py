@@ -49,6 +49,7 @@ def _agent_fields(agent: "AgentStanding") -> dict[str, Any]:
         "calls": agent.calls,
         "usage": usage_fields(agent.usage),
         "cost_usd": agent.cost_usd,
+        "ended_early": agent.ended or None,
         "sessions": [brief_fields(each) for each in agent.sessions],
     }
 
@@ -136,6 +137,8 @@ def agent_line(agent: "AgentStanding") -> str:
     ]
     if agent.spent_budget:
         parts.append("budget spent")
+    if agent.ended:
+        parts.append(f"ended early: {agent.ended}")
     label = f"  ({REHEARSAL})" if agent.rehearsal else ""
     return ", ".join(parts) + label
 
@@ -178,6 +181,8 @@ def next_commands(run: "RunStanding", state: str) -> list[str]:
         lines.append(f"kernelsmith resume {run.id}")
     elif run.agent is not None and (kind := run.agent.spent_budget):
         lines.append(f"kernelsmith resume {run.id} --budget-{kind} MORE")
+    elif run.agent is not None and run.agent.ended:
+        lines.append(f"kernelsmith resume {run.id} --time-limit MORE")
     elif not lines:
         lines.append(f"kernelsmith show {run.id}")
     return lines

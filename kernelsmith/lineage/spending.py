@@ -3,6 +3,7 @@
 Spend is the sum over recorded answers; what was sent and never answered costs nothing here.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,6 +15,7 @@ from kernelsmith import config
 from kernelsmith.lineage import conversations
 from kernelsmith.lineage.models import (
     CandidateRow,
+    Event,
     ModelAnswer,
     ModelCall,
     SessionEndRow,
@@ -51,7 +53,8 @@ class SessionBrief:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStanding:
     """All conversations of a run. ``rehearsal``: the server played recorded replies. Budgets are
-    those of the latest start or resume; None: not limited."""
+    those of the latest start or resume; None: not limited. ``ended``: why it ended since then and
+    the run went on without it; "": it did not."""
 
     model: str
     rehearsal: bool
@@ -61,6 +64,7 @@ class AgentStanding:
     usage: Usage
     cost_usd: Decimal | None
     sessions: tuple[SessionBrief, ...]
+    ended: str = ""
 
     @property
     def spent_budget(self) -> str:
@@ -91,6 +95,7 @@ def agent_standing(
         usage=sum((each.usage for each in found), start=Usage()),
         cost_usd=_sum([each.cost_usd for each in found]),
         sessions=found,
+        ended=_ended(connection, run_id),
     )
 
 
@@ -155,6 +160,17 @@ def price_usd(usage: Usage, price: Price | None) -> Decimal | None:
     if not usage.tokens:
         return Decimal(0)
     return None if price is None else cost_usd(usage, price)
+
+
+def _ended(connection: Connection, run_id: str) -> str:
+    kinds = ("started", "resumed", "agent_ended")
+    row = connection.execute(
+        select(Event.kind, Event.payload)
+        .where(Event.run_id == run_id, Event.kind.in_(kinds))
+        .order_by(Event.step.desc())
+        .limit(1)
+    ).one()
+    return str(json.loads(row.payload)["error"]) if row.kind == "agent_ended" else ""
 
 
 def _sum(costs: Sequence[Decimal | None]) -> Decimal | None:

@@ -1,15 +1,20 @@
 """The proposer ``search,agent``: the search fills the time in which the agent thinks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
+from kernelsmith.errors import DatabaseError, InputError, MissingError
 from kernelsmith.model import Candidate, Task
 from kernelsmith.ports import Judged, Proposer
+
+Found = TypeVar("Found")
 
 
 class Mixed:
     """Both propose into one history, so that each builds on what the other won.
 
-    The agent is asked before each choice; where both have a candidate they take turns.
+    The agent is asked before each choice; where both have a candidate they take turns. Where the
+    agent cannot go on (its key, its model, its server), the search does.
     """
 
     name = "search,agent"
@@ -20,6 +25,7 @@ class Mixed:
         self._next: tuple[str, Candidate | None] | None = None
         self._last = self._search
         self._agent_done: set[str] = set()
+        self._ended = ""
         self._dry: dict[str, int] = {}  # where the search had nothing: after how many candidates
 
     def choose(self, histories: Mapping[str, Sequence[Judged]], wait_s: float) -> str | None:
@@ -43,7 +49,13 @@ class Mixed:
 
     def standing(self) -> str:
         """The agent's: the search spends nothing."""
+        if self._ended:
+            return f"agent: ended: {self._ended}; the search goes on"
         return self._agent.standing()
+
+    def ended_early(self) -> str:
+        """Why the agent ended; "" while it has not, or has come to its own end."""
+        return self._ended
 
     def close(self, histories: Mapping[str, Sequence[Judged]] | None = None) -> None:
         """Closes both."""
@@ -53,19 +65,34 @@ class Mixed:
     def _asked(self, histories: Mapping[str, Sequence[Judged]], wait_s: float) -> str | None:
         """The task for which the agent is ready. It learns all verdicts by being asked."""
         open_ = {name: h for name, h in histories.items() if name not in self._agent_done}
-        return self._agent.choose(open_, wait_s) if open_ else None
+        return self._unless_it_ends(lambda: self._agent.choose(open_, wait_s)) if open_ else None
 
     def _taken(
         self, histories: Mapping[str, Sequence[Judged]], name: str | None
     ) -> tuple[str, Candidate] | None:
         if name is None:
             return None
-        candidate = self._agent.propose(self._tasks[name], histories[name])
+        candidate = self._unless_it_ends(
+            lambda: self._agent.propose(self._tasks[name], histories[name])
+        )
         if candidate is None:
             self._agent_done.add(name)
             return None
         self._last = self._agent
         return name, candidate
+
+    def _unless_it_ends(self, ask: Callable[[], Found | None]) -> Found | None:
+        """What the agent answers; None from when it cannot go on, which is no reason to end the
+        free search: only the machine, the record and the evidence are."""
+        try:
+            return ask()
+        except DatabaseError:
+            raise
+        except (InputError, MissingError) as error:
+            self._ended = f"{error.message} ({error.hint})" if error.hint else error.message
+            self._agent_done.update(self._tasks)
+            self._agent.close()  # nothing more is spent
+            return None
 
     def _searched(self, histories: Mapping[str, Sequence[Judged]]) -> tuple[str, Candidate] | None:
         for name, history in histories.items():

@@ -4,7 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from kernelsmith.catalog import load_task
+from kernelsmith.errors import (
+    DatabaseError,
+    EvidenceError,
+    InfrastructureError,
+    InputError,
+    MissingError,
+    StorageError,
+)
 from kernelsmith.model import Candidate, Task, new_candidate
 from kernelsmith.proposers.mixed import Mixed
 from kernelsmith.proposers.search import Search
@@ -136,6 +146,62 @@ def test_it_stands_and_closes_for_both() -> None:
     mixed.close()
     assert search.closed
     assert agent.closed
+
+
+@dataclass
+class Failing(Told):
+    """An agent that raises where it is asked or where it should propose."""
+
+    error: BaseException | None = None
+    on: str = "choose"
+    closes: int = 0
+
+    def choose(self, histories: Mapping[str, Sequence[Any]], wait_s: float) -> str | None:
+        if self.error is not None and self.on == "choose":
+            raise self.error
+        return super().choose(histories, wait_s)
+
+    def propose(self, task: Task, history: Sequence[Any]) -> Candidate | None:
+        if self.error is not None:
+            raise self.error
+        return super().propose(task, history)
+
+    def close(self, histories: Any = None) -> None:
+        self.closes += 1
+
+
+@pytest.mark.parametrize("on", ["choose", "propose"])
+@pytest.mark.parametrize(
+    "error", [MissingError("no key", hint="export it"), InputError("no money")]
+)
+def test_an_agent_that_cannot_go_on_leaves_the_search_to_its_end(error: Exception, on: str) -> None:
+    search = Told("search", {"toy": 3, "other": 1})
+    agent = Failing("agent", {"toy": 9, "other": 9}, ["toy"], error=error, on=on)
+    mixed = Mixed(search, agent, [TOY, OTHER])
+    assert mixed.ended_early() == ""
+    told = play(mixed, 9, {"toy": [], "other": []})
+    assert sorted(told) == ["other over", *["search"] * 4, "toy over"]
+    why = "no key (export it)" if isinstance(error, MissingError) else "no money"
+    assert mixed.ended_early() == why
+    assert mixed.standing() == f"agent: ended: {why}; the search goes on"
+    assert agent.closes == 1  # at once: nothing more is spent
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StorageError("full"),
+        DatabaseError("locked"),
+        EvidenceError("untrue"),
+        InfrastructureError("the template died"),
+        KeyboardInterrupt(),
+    ],
+)
+def test_what_is_not_the_agents_ends_the_run(error: BaseException) -> None:
+    mixed = Mixed(Told("search", {"toy": 3}), Failing("agent", {"toy": 9}, error=error), [TOY])
+    with pytest.raises(type(error)):
+        play(mixed, 1, {"toy": []})
+    assert mixed.ended_early() == ""
 
 
 def test_search_and_sessions_build_on_each_other_in_one_history() -> None:
