@@ -35,8 +35,18 @@ class Edited:
     notes: list[str] = field(default_factory=list)
 
 
-def imported(text: str, device: str, token_dim: str, plan: Plan, trace: str) -> Edited:
-    """The file's new lines. ``trace``: the trace's name, for the comment above the cases.
+def imported(
+    text: str, device: str, token_dim: str, plan: Plan, seen: Sequence[Seen], trace: str
+) -> Edited:
+    """The file's new lines.
+
+    Args:
+        text: the file as it is.
+        device: whose cases are imported.
+        token_dim: the task's.
+        plan: what the trace becomes.
+        seen: all that was seen; token_range and ranges come to hold each of its sizes.
+        trace: the trace's name, for the comment above the cases.
 
     Raises:
         TaskError: the file's cases are written in a way that cannot be edited line by line.
@@ -46,7 +56,6 @@ def imported(text: str, device: str, token_dim: str, plan: Plan, trace: str) -> 
     file = _own(edited.lines)
     on = {str(name): each for name, each in file.devices.items()}.get(device)
     groups = [group for group, _ in plan.timed]
-    seen = [group.seen for group in (*groups, *plan.bits_only)]
     declared: set[Key] = set()
     split: list[Block] = []
     head: list[str] = []

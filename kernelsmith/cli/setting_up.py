@@ -180,4 +180,7 @@ def check_tasks(
                 hint = f" (hint: {each.hint})" if each.hint else ""
                 print(f"{name}: {each.level}: {each.message}{hint}")
     if broken:
-        raise TaskError(f"{len(broken)} task(s) with errors: {', '.join(broken)}")
+        raise TaskError(
+            f"{len(broken)} task(s) with errors: {', '.join(broken)}",
+            hint="each is named above with what to do about it",
+        )

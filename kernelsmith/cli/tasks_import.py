@@ -54,7 +54,7 @@ def import_trace(
     if not plan.timed:
         raise InputError(f"{trace} has no call with a token", hint="empty batches are never timed")
     text = catalog.read_text(into, "task file")
-    edited = edit.imported(text, on, task.token_dim, plan, trace.name)
+    edited = edit.imported(text, on, task.token_dim, plan, seen, trace.name)
     new = "\n".join(edited.lines) + "\n"
     _require_sound(text, new, on, source, into)
     if not dry_run:
