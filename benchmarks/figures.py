@@ -141,6 +141,42 @@ def _lineage(document: Any) -> list[tuple[str, str]]:
     ]
 
 
+def _overhead(document: Any) -> list[tuple[str, str]]:
+    found = []
+    for key, what in (("nothing", "nothing is judged"), ("bits", "the gate looks at bits")):
+        part = document[f"proposals_{key}"]
+        systems = ("kernelsmith", "kernelsmith_checks", "openevolve")
+        rates = ", ".join(f"{part[name]['per_minute']:,.0f}" for name in systems)
+        found.append(
+            (
+                f"model that answers at once, {what}, {document['setting']['workers']} workers, a "
+                "minute: the agent's proposals, its checks, OpenEvolve's programs",
+                rates,
+            )
+        )
+    for streams, one in document["calls"]["streams"].items():
+        over = one["agent_over_straight_ms"]
+        found.append(
+            (
+                f"a call through client, proxy and journal, over one straight to the server, "
+                f"{streams} stream{'s' if streams != '1' else ''}: median, p95",
+                f"{over['median']:.0f} ms, {over['p95']:.0f} ms "
+                f"({one['agent']['calls_per_s']:.0f} calls a second)",
+            )
+        )
+    return found
+
+
+def _kills(document: Any) -> list[tuple[str, str]]:
+    return [
+        (
+            f"the scripted night killed with SIGKILL at {document['killed']} moments in "
+            f"{len(document['nights'])} nights and resumed: findings",
+            str(len(document["problems"])),
+        )
+    ]
+
+
 def _median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
@@ -154,6 +190,8 @@ FIGURES: dict[str, Callable[[Any], list[tuple[str, str]]]] = {
     "mutants": _mutants,
     "triton_versions": _versions,
     "lineage_scale": _lineage,
+    "agent_overhead": _overhead,
+    "agent_kills": _kills,
 }
 
 if __name__ == "__main__":
