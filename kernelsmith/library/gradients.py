@@ -36,7 +36,7 @@ SEED = 20_260_702
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """The two call forms of a variant, and a case of each at the same sizes."""
+    """A forward call form, a form of backward for it, and a case of each at the same sizes."""
 
     forward: Call
     backward: Call
@@ -45,52 +45,66 @@ class Pair:
 
 
 def derive(bench: Bench, seed: Subject) -> dict[str, Any] | str:
-    """The wiring as ``package._gradients`` takes it, or why there is none."""
-    task = bench.task
-    pairs: list[Pair] = []
-    for variant in dict.fromkeys(call.variant for call in task.calls):
-        found = _pair(task, variant)
-        if isinstance(found, str):
-            return found
-        pairs.append(found)
-    if len({pair.forward.entry for pair in pairs}) != 1:
-        return "its variants have several forward entries"
-    variants = []
-    for pair in pairs:
-        wired = _wire(bench, seed, pair)
-        if isinstance(wired, str):
-            return wired
-        variants.append(wired)
-    return {"forward": pairs[0].forward.entry, "variants": variants}
+    """The wiring as ``package._gradients`` takes it, or why there is none.
+
+    Every forward call form of training must have a form of backward that is right for all of its
+    arguments; there may be several, for gradients of more or of fewer outputs.
+    """
+    ahead, behind = _forms(bench.task)
+    if not behind:
+        return "no call form takes dNAME, the gradient of an output NAME of another"
+    if len({call.entry for call in ahead}) != 1:
+        return "there is not one forward entry for training"
+    variants: list[dict[str, Any]] = []
+    for call in ahead:
+        backs = sorted(
+            (back for back in behind if _gradients(call, back)),
+            key=lambda back: (-len(_gradients(call, back)), back.name),
+        )
+        wired = [_try(bench, seed, call, back) for back in backs]
+        right = [each for each in wired if not isinstance(each, str)]
+        if not right:
+            return str(wired[0]) if wired else f"no call form takes gradients of {call.name}"
+        fullest = set(right[0]["differentiable"])
+        variants += [each for each in right if set(each["differentiable"]) <= fullest]
+    return {"forward": ahead[0].entry, "variants": variants}
 
 
-def _pair(task: Task, variant: str) -> Pair | str:
-    """The variant's training forms: the one whose arguments are named after gradients of the
-    other's outputs goes back; forms that take the sums of an earlier part are left aside."""
-    calls = [call for call in task.calls if call.variant == variant and call.path == "train"]
+def _forms(task: Task) -> tuple[list[Call], list[Call]]:
+    """Training's call forms: those that go ahead, and those that take gradients of them. Forms
+    that take the sums of an earlier part are left aside."""
     carried = {spec.carry for call in task.calls for spec in call.outputs if spec.carry}
-    whole = [c for c in calls if not any(a.name in carried and a.kind != "none" for a in c.args)]
-    pairs = [
-        (ahead, back)
-        for ahead, back in itertools.permutations(whole, 2)
-        if _gradients(ahead, back) and not _gradients(back, ahead)
+    whole = [
+        call
+        for call in task.calls
+        if call.path == "train"
+        and not any(arg.name in carried and arg.kind != "none" for arg in call.args)
     ]
-    if len(pairs) != 1:
-        count = f"{len(pairs)} pairs of" if pairs else "no"
-        return f"variant {variant} has {count} forms of which one takes gradients of the other"
-    ahead, back = pairs[0]
-    cases = [case for case in forms.forms_of(task).get((back.name, DTYPE), ()) if _fits(task, case)]
+    behind = [back for back in whole if any(_gradients(call, back) for call in whole)]
+    return [call for call in whole if call not in behind], behind
+
+
+def _try(bench: Bench, seed: Subject, ahead: Call, back: Call) -> dict[str, Any] | str:
+    """One wiring, if it is right."""
+    task = bench.task
+    strangers = {f"d{spec.name}" for call in _forms(task)[0] for spec in call.outputs} - {
+        f"d{spec.name}" for spec in ahead.outputs
+    }
+    if any(arg.name in strangers and arg.kind == "tensor" for arg in back.args):
+        return f"{back.name} takes gradients that {ahead.name} does not have"
+    own = forms.forms_of(task)
+    cases = [case for case in own.get((back.name, DTYPE), ()) if _fits(task, case)]
     if not cases:
         return f"{back.name} has no case in {DTYPE} to try its gradients on"
     like = min(cases, key=lambda case: [size for _, size in case.dims])
     dims = {**dict(like.dims), task.token_dim: min(5, max(2, task.token_range[1]))}
-    scalars = like.scalars
-    return Pair(
+    pair = Pair(
         forward=ahead,
         backward=back,
-        forward_case=forms.call_for(task, ahead.name, DTYPE, dims, REGIME, scalars=scalars),
-        backward_case=forms.call_for(task, back.name, DTYPE, dims, REGIME, scalars=scalars),
+        forward_case=forms.call_for(task, ahead.name, DTYPE, dims, REGIME),
+        backward_case=forms.call_for(task, back.name, DTYPE, dims, REGIME),
     )
+    return _wire(bench, seed, pair)
 
 
 def _fits(task: Task, case: Case) -> bool:
@@ -246,7 +260,7 @@ def _giver(
 def _wiring(pair: Pair, takes: Mapping[str, Take], gives: Mapping[str, str]) -> dict[str, Any]:
     kinds = {"tensor": "tensor", "none": "none", "int": "number", "float": "number"}
     return {
-        "variant": pair.forward.variant,
+        "call": pair.forward.name,
         "forward": pair.forward.entry,
         "backward": pair.backward.entry,
         "args": [arg.name for arg in pair.forward.args],

@@ -77,13 +77,16 @@ def test_the_certificate_says_what_the_lineage_says(shipped: Shipped) -> None:
 def test_gradients_are_wired_as_the_seed_moves(shipped: Shipped) -> None:
     found = certificates.read(epoch_of(shipped) / layout.CERTIFICATE)
     assert isinstance(found.autograd, dict)
-    plain, residual = found.autograd["variants"]
+    plain, residual, alone = found.autograd["variants"]
     assert plain["takes"]["x"] == ["saved", "x"]
     assert plain["gives"] == {"x": "dx", "weight": "dw"}
     # What backward calls x is what was normalised: with a residual, that is the output h.
     assert residual["takes"]["x"] == ["saved", "h"]
     assert residual["takes"]["dh"] == ["gradient", "h"]
     assert residual["gives"] == {"x": "dx", "residual": "dx", "weight": "dw"}
+    # Where no gradient reaches h, the plain form's backward does it, and keeps h as well.
+    assert (alone["takes"]["x"], alone["takes"]["dh"]) == (["saved", "h"], ["none", ""])
+    assert alone["gives"] == residual["gives"]
 
 
 def test_an_export_into_a_library_keeps_what_else_is_there(

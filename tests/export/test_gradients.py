@@ -152,7 +152,7 @@ def test_an_argument_that_nothing_hangs_on_has_no_gradient() -> None:
 def test_forms_without_gradients_by_name_are_left_alone() -> None:
     task = toy(["a", "b"], ["g", "a", "b"], ["da", "db"])
     found = wired(task, times, lambda v: [v["g"] * v["b"], v["g"] * v["a"]])
-    assert found == "variant plain has no forms of which one takes gradients of the other"
+    assert found == "no call form takes dNAME, the gradient of an output NAME of another"
 
 
 def test_a_seed_that_fails_says_so() -> None:

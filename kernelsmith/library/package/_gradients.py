@@ -37,37 +37,41 @@ def _function(name: str, entries: dict[str, Any], variants: Any) -> Any:
     """The ``torch.autograd.Function`` of an op."""
 
     def forward(ctx: Any, *args: Any) -> Any:
-        variant = next((each for each in variants if _takes(each, args)), None)
-        if variant is None:
+        wirings = [each for each in variants if _takes(each, args)]
+        if not wirings:
             raise TypeError(f"{name}: gradients of these arguments are not wired")
-        outputs = entries[variant["forward"]](*args)
+        first = wirings[0]
+        outputs = entries[first["forward"]](*args)
         several = isinstance(outputs, tuple | list)
-        named = dict(zip(variant["outputs"], outputs if several else (outputs,), strict=True))
-        known = {**dict(zip(variant["args"], args, strict=True)), **named}
-        saved = [source for kind, source in variant["takes"].values() if kind == "saved"]
-        tensors = [name for name in saved if isinstance(known[name], torch.Tensor)]
-        ctx.save_for_backward(*[known[name] for name in tensors])
-        ctx.tensors, ctx.variant = tensors, variant
-        ctx.numbers = {name: known[name] for name in saved if name not in tensors}
-        ctx.mark_non_differentiable(
-            *[value for key, value in named.items() if key not in variant["differentiable"]]
+        named = dict(zip(first["outputs"], outputs if several else (outputs,), strict=True))
+        known = {**dict(zip(first["args"], args, strict=True)), **named}
+        saved = dict.fromkeys(
+            source for each in wirings for kind, source in each["takes"].values() if kind == "saved"
         )
+        tensors = [key for key in saved if isinstance(known[key], torch.Tensor)]
+        ctx.save_for_backward(*[known[key] for key in tensors])
+        ctx.tensors, ctx.wirings = tensors, wirings
+        ctx.numbers = {key: known[key] for key in saved if key not in tensors}
+        ctx.blank = {key: (each.shape, each.dtype, each.device) for key, each in named.items()}
+        ctx.set_materialize_grads(False)
+        reached = {key for each in wirings for key in each["differentiable"]}
+        ctx.mark_non_differentiable(*[each for key, each in named.items() if key not in reached])
         return tuple(named.values()) if several else outputs
 
     def backward(ctx: Any, *gradients: Any) -> Any:
-        variant = ctx.variant
+        arriving = dict(zip(ctx.wirings[0]["outputs"], gradients, strict=True))
+        wiring = _smallest(ctx.wirings, {key for key, each in arriving.items() if each is not None})
         saved = {**ctx.numbers, **dict(zip(ctx.tensors, ctx.saved_tensors, strict=True))}
-        arriving = dict(zip(variant["outputs"], gradients, strict=True))
         values: dict[str, Any] = {}
-        for parameter, (kind, source) in variant["takes"].items():
+        for parameter, (kind, source) in wiring["takes"].items():
             if kind == "gradient":
-                values[parameter] = arriving[source].contiguous()
+                values[parameter] = _gradient(arriving[source], ctx.blank[source])
             else:
                 values[parameter] = saved[source] if kind == "saved" else None
-        returned = entries[variant["backward"]](**values)
+        returned = entries[wiring["backward"]](**values)
         several = isinstance(returned, tuple | list)
-        given = dict(zip(variant["returns"], returned if several else (returned,), strict=True))
-        return tuple(given.get(variant["gives"].get(arg)) for arg in variant["args"])
+        given = dict(zip(wiring["returns"], returned if several else (returned,), strict=True))
+        return tuple(given.get(wiring["gives"].get(arg)) for arg in wiring["args"])
 
     return type(
         "Function",
@@ -87,3 +91,18 @@ def _takes(variant: Any, args: Any) -> bool:
         for each in args
     ]
     return bool(kinds == variant["kinds"])
+
+
+def _smallest(wirings: Any, arriving: set[str]) -> Any:
+    """The wiring that takes all gradients that arrive, and as few others as there are. The first
+    takes all that any of them takes."""
+    fitting = [each for each in wirings if arriving <= set(each["differentiable"])]
+    return min(fitting, key=lambda each: len(each["differentiable"]))
+
+
+def _gradient(arrived: Any, blank: Any) -> Any:
+    """A gradient as backward takes it; zeros where none arrived."""
+    if arrived is not None:
+        return arrived.contiguous()
+    shape, dtype, device = blank
+    return torch.zeros(shape, dtype=dtype, device=device)
