@@ -16,7 +16,7 @@ database, the server's log and a log of the gate's work:
   verdicts.
 
 The self-proof at each start is left out and the final timing has fewer sessions; gate, sandbox,
-proxy and database are real. ``--fake`` judges played candidates without a gate: a third of the time.
+proxy and database are real. ``--fake`` judges played candidates without a gate: quicker.
 Writes ``benchmarks/results/agent_kills.json`` (``--fake``: nothing, unless ``--result``).
 """
 

@@ -3,13 +3,14 @@
     python benchmarks/agent_overhead.py --openevolve VENV/bin/openevolve-run
 
 Models are loopback servers that answer at once; no model is called. OpenEvolve (``pip install
-openevolve`` into a venv of its own) and kernelsmith run in turn and back in one run of this script,
-kernelsmith once with whole proposals and once with checks alone (A B C C B A), with equally many workers and the same two evaluators: one that judges nothing, and the
-gate's first look at bits, in either case in one process that judges one source at a time and each
-source once. A call's overhead is the time of one call through the agent's client, the capture proxy
-and the journal less that of the same call straight to the server, the two in turn, at 1 and at 64
-streams. Writes ``benchmarks/results/agent_overhead.json``. Wall times of one machine, for
-orientation; nothing asserts them.
+openevolve`` into a venv of its own) and kernelsmith run in turn and back in one run of this script
+(A B C C B A; kernelsmith once with whole proposals and once with checks alone), with equally many
+workers and the same two evaluators: one that judges nothing, and the gate's first look at bits, in
+either case in one process that judges one source at a time and each source once. A call's overhead
+is the time of one call through the agent's client, the capture proxy and the journal less that of
+the same call straight to the server, the two in turn, at 1 and at 64 streams. Writes
+``benchmarks/results/agent_overhead.json``. Wall times of one machine, for orientation; nothing
+asserts them.
 """
 
 import argparse
