@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.kernelsmith-setup
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup run rehearse test lint proof-mutants proof-null proof-triton bench clean
+.PHONY: setup run rehearse test lint proof-mutants proof-null proof-triton proof-kills bench-agent bench clean
 
 setup: $(STAMP)
 
@@ -56,6 +56,12 @@ proof-null: setup
 # TRITON_PYTHONS: interpreters that have another Triton version beside torch and kernelsmith.
 proof-triton: setup
 	$(BIN)/python benchmarks/triton_versions.py $(TRITON_PYTHONS)
+# The agent's night on scripted replies, killed fifty times and resumed (about 50 minutes).
+proof-kills: setup
+	$(BIN)/python benchmarks/agent_kills.py --kills 50 --kills-a-night 10
+# OPENEVOLVE: its openevolve-run, in a venv of its own.
+bench-agent: setup
+	$(BIN)/python benchmarks/agent_overhead.py --openevolve $(OPENEVOLVE) --proposals 200 --judged 34 --calls 300
 bench: setup
 	$(BIN)/python benchmarks/cpu_device.py
 	$(BIN)/python benchmarks/lineage_scale.py
