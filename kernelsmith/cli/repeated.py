@@ -71,5 +71,11 @@ def _status(verdict: Verdict) -> str:
 
 
 def _speed(verdict: Verdict) -> str:
+    """The gain that confirm measured, else that of the one session that screens."""
     gain: Gain | None = verdict.gain
-    return printing.times(gain.geomean) + f", {gain.sessions} sessions" if gain else "–"
+    if gain is not None:
+        return f"{printing.times(gain.geomean)}, {printing.counted(gain.sessions, 'session')}"
+    for check in verdict.checks:
+        if check.name == "latency" and "gain_warm" in check.evidence:
+            return f"{printing.times(float(check.evidence['gain_warm']))}, 1 session"
+    return "–"

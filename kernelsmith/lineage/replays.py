@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select
 
-from kernelsmith.errors import InputError
+from kernelsmith.errors import DatabaseError, InputError
 from kernelsmith.lineage import queries, verdicts
 from kernelsmith.lineage.definitions import definition
 from kernelsmith.lineage.models import CandidateRow, Event, Retiming, VerdictRow
@@ -41,7 +41,7 @@ def recorded_verdict(connection: Connection, record: str) -> RecordedVerdict:
 
     Raises:
         InputError: it has none, or its run kept no task definitions.
-        DatabaseError: the definition on record cannot be read.
+        DatabaseError: what is on record cannot be read, or is not whole.
     """
     found = verdicts.candidate_record(connection, record)
     name = found.candidate.id
@@ -103,28 +103,33 @@ def _incumbent(
     """What the candidate had to beat: by its own timing sessions, else the latest that was
     accepted before and not found unsupported before, else the seed."""
     run_id, task = found.run_id, found.candidate.task
-    here = (CandidateRow.run_id == run_id, CandidateRow.task == task)
-    unsupported = select(Retiming.record).where(
-        Retiming.run_id == run_id, Retiming.step < step, Retiming.holds == 0
-    )
-    query = select(CandidateRow.record).where(*here, CandidateRow.id == against)
-    if not against:
+    query = select(CandidateRow.record).where(CandidateRow.task == task)
+    if against:
+        query = query.where(CandidateRow.id == against).order_by(
+            (CandidateRow.run_id == run_id).desc(), CandidateRow.step.desc()
+        )
+    else:
+        unsupported = select(Retiming.record).where(
+            Retiming.run_id == run_id, Retiming.step < step, Retiming.holds == 0
+        )
         query = (
-            select(CandidateRow.record)
-            .join(VerdictRow, VerdictRow.record == CandidateRow.record)
+            query.join(VerdictRow, VerdictRow.record == CandidateRow.record)
             .where(
-                *here,
+                CandidateRow.run_id == run_id,
                 VerdictRow.status == "ACCEPTED",
                 VerdictRow.step < step,
                 CandidateRow.record.not_in(unsupported),
             )
             .order_by(VerdictRow.step.desc())
-            .limit(1)
         )
-    record = connection.execute(query).scalar()
-    return queries.load_candidate(
-        connection, record or queries.seed_record(connection, found.record)
-    )
+    record = connection.execute(query.limit(1)).scalar()
+    if record is None and against:
+        raise DatabaseError(
+            f"candidate {found.candidate.id} was timed against {against}, which is not on record",
+            hint="`kernelsmith lineage verify` says whether something was deleted",
+        )
+    seed = queries.seed_record(connection, found.record)
+    return queries.load_candidate(connection, record or seed)
 
 
 def _confirms(connection: Connection, run_id: str, verdict: Verdict, step: int) -> int:

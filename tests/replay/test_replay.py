@@ -156,3 +156,43 @@ def test_only_the_searchs_own_from_a_shipped_seed_is_trusted(kit: Kit) -> None:
     kit.known = False
     replayed(kit, name, "--sandbox", "bubblewrap")
     assert kit.walls == [("auto", True), ("bubblewrap", False)]
+
+
+class Timing(fakes.FakeJudge):
+    """Keeps timing sessions as the gate does: which judgement of the gate, against whom."""
+
+    numbers: list[int | None]
+
+    def judge(
+        self, candidate: Candidate, incumbent: Candidate, confirms: int, number: int | None = None
+    ) -> Verdict:
+        self.numbers = [*getattr(self, "numbers", []), number]
+        verdict = super().judge(candidate, incumbent, confirms, number)
+        label = f"{candidate.id} {len(self.judged)} screen"
+        kept = {"session": label, "against": incumbent.id}
+        return replace(verdict, samples=(kept,) if verdict.samples else ())
+
+
+def test_hidden_shapes_are_drawn_again_by_the_number_on_record(kit: Kit) -> None:
+    kit.judge = Timing()
+    judged = run_of(kit)
+    kit.judge.numbers.clear()
+    for each in judged:
+        replayed(kit, each["id"])
+    timed = [each["status"] in ("ACCEPTED", "NOT_FASTER") for each in judged]
+    wanted = [place + 1 if was else None for place, was in enumerate(timed)]
+    assert kit.judge.numbers == wanted
+
+
+def test_a_winner_found_unsupported_is_not_what_later_ones_had_to_beat(kit: Kit) -> None:
+    kit.judge.holds = lambda candidate: False
+    judged = run_of(kit)
+    assert kit("resume", "latest", "--max-candidates", "6")[0] == 0
+    told = {name: against for name, against, _ in kit.judge.judged}
+    seed = fakes.seed_of(fakes.make_task()).id
+    later = [name for name in told if name not in [each["id"] for each in judged]]
+    assert told[later[0]] == seed
+    kit.judge.judged.clear()
+    for name in told:
+        replayed(kit, name)
+    assert {name: against for name, against, _ in kit.judge.judged} == told
