@@ -225,15 +225,9 @@ def _agent(parts: ProposerParts) -> Iterator[Proposer]:
         if endpoint is None:
             played = stack.enter_context(rehearsal.running())
             endpoint = Endpoint(base_url=played, api_key="rehearsal")
-        sessions = journal.sessions(parts.run_id)
-        spent = [
-            call.answer.usage
-            for session in sessions
-            for call in session.calls
-            if call.answer is not None
-        ]
+        sessions, spent = journal.resumable(parts.run_id)
         budget = Budget(parts.agent, spent)
-        counting = CountingJournal(journal=journal, count=budget.count)
+        counting = CountingJournal(journal=journal, budget=budget)
         own = capture.OneRun(run_id=parts.run_id, token=secrets.token_urlsafe(32))
         proxy = stack.enter_context(capture.running(counting, endpoint.base_url, only=own))
         agent = Agent(

@@ -38,6 +38,28 @@ def sessions(connection: Connection, run_id: str) -> list[SessionRecord]:
     return [session(connection, name, run_id) for name in session_ids(connection, run_id)]
 
 
+def resumable(connection: Connection, run_id: str) -> list[SessionRecord]:
+    """What a resumed run needs of its own conversations, in order of their beginning: whole those
+    that go on, of the others how they began and ended. A long night's calls are hundreds of MB.
+
+    Raises:
+        DatabaseError: a request or a blob is not as it was recorded.
+    """
+    blob = blobs(connection)
+    rows = connection.execute(
+        select(SessionRow).where(SessionRow.run_id == run_id).order_by(SessionRow.step)
+    )
+    found = []
+    for row in rows.mappings().all():
+        end = _ended(connection, row["id"])
+        found.append(
+            session(connection, row["id"], run_id)
+            if end is None
+            else SessionRecord(id=row["id"], start=_start(row, blob), calls=(), results=(), end=end)
+        )
+    return found
+
+
 def session_ids(connection: Connection, run_id: str) -> list[str]:
     """Ids of a run's conversations in order of their beginning."""
     own = connection.execute(
@@ -63,15 +85,12 @@ def session(connection: Connection, session_id: str, run_id: str) -> SessionReco
         connection,
         select(SessionRow).where(SessionRow.id == session_id, SessionRow.run_id == run_id),
     )
-    ended = _one(connection, select(SessionEndRow).where(SessionEndRow.session_id == session_id))
     return SessionRecord(
         id=session_id,
         start=None if started is None else _start(started, blob),
         calls=tuple(_calls(connection, session_id, run_id, blob)),
         results=tuple(_results(connection, session_id, blob)),
-        end=None
-        if ended is None
-        else SessionEnd(session_id=session_id, reason=ended["reason"], message=ended["message"]),
+        end=_ended(connection, session_id),
     )
 
 
@@ -124,26 +143,15 @@ def blobs(connection: Connection) -> Callable[[str], bytes]:
     return blob
 
 
-def usage_of_run(connection: Connection, run_id: str) -> list[tuple[str, Usage]]:
-    """(model, tokens) of every recorded answer of a run, in order. The model is the one that the
-    session asked for: prices go by it; a foreign client's is the one that answered."""
+def usage_of_run(connection: Connection, run_id: str) -> list[Usage]:
+    """Tokens of every recorded answer of a run, in order, foreign clients' too."""
     rows = connection.execute(
-        select(SessionRow.model.label("asked"), ModelAnswer)
+        select(ModelAnswer)
         .join(ModelCall, ModelCall.id == ModelAnswer.call_id)
-        .outerjoin(SessionRow, SessionRow.id == ModelCall.session_id)
         .where(ModelCall.run_id == run_id)
         .order_by(ModelAnswer.step)
     ).mappings()
-    return [(row["asked"] or row["model"], usage_of(row)) for row in rows]
-
-
-def spend(connection: Connection, run_id: str) -> dict[str, tuple[int, Usage]]:
-    """Recorded answers of a run and their tokens, by model."""
-    found: dict[str, tuple[int, Usage]] = {}
-    for model, usage in usage_of_run(connection, run_id):
-        calls, before = found.get(model, (0, Usage()))
-        found[model] = (calls + 1, before + usage)
-    return found
+    return [usage_of(row) for row in rows]
 
 
 def usage_of(row: Row) -> Usage:
@@ -159,6 +167,13 @@ def usage_of(row: Row) -> Usage:
 
 def _one(connection: Connection, query: Any) -> Row | None:
     return connection.execute(query).mappings().first()
+
+
+def _ended(connection: Connection, session_id: str) -> SessionEnd | None:
+    row = _one(connection, select(SessionEndRow).where(SessionEndRow.session_id == session_id))
+    if row is None:
+        return None
+    return SessionEnd(session_id=session_id, reason=row["reason"], message=row["message"])
 
 
 def _start(row: Row, blob: Callable[[str], bytes]) -> SessionStart:

@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from kernelsmith.errors import InfrastructureError
 from kernelsmith.lineage import conversations, database
 from kernelsmith.lineage.entries import Batch, Remembered, require_no_credentials
-from kernelsmith.model import CallSent, JournalEntry, SessionRecord
+from kernelsmith.model import CallSent, JournalEntry, SessionRecord, Usage
 
 MAX_BATCH = 256
 
@@ -57,6 +57,23 @@ class LineageJournal:
         try:
             with opened.reading() as connection:
                 return conversations.sessions(connection, run_id)
+        finally:
+            opened.close()
+
+    def resumable(self, run_id: str) -> tuple[Sequence[SessionRecord], Sequence[Usage]]:
+        """What an agent goes on from: a run's own conversations, whole where they have not ended,
+        and the tokens of every answer of the run.
+
+        Raises:
+            DatabaseError: a request or an answer is not as it was recorded.
+        """
+        opened = database.open_for_reading(self.path, self.busy_timeout_s)
+        try:
+            with opened.reading() as connection:
+                return (
+                    conversations.resumable(connection, run_id),
+                    conversations.usage_of_run(connection, run_id),
+                )
         finally:
             opened.close()
 

@@ -107,11 +107,7 @@ def test_spend_is_what_the_recorded_answers_cost(
     journal.append(talks.answered(foreign, b"", model="m-2", usage=Usage(input=7))).result()
     with store.database.reading() as connection:
         found = conversations.usage_of_run(connection, run_id)
-        assert found == [*(("m-1", usage) for usage in usages), ("m-2", Usage(input=7))]
-        assert conversations.spend(connection, run_id) == {
-            "m-1": (3, usages[0] + usages[2]),
-            "m-2": (1, Usage(input=7)),
-        }
+        assert found == [*usages, Usage(input=7)]
         agent = run_standing(connection, run_id).agent
     assert agent is not None
     assert [each.cost_usd for each in agent.sessions] == [Decimal("5.05"), None]

@@ -50,6 +50,7 @@ def show_session(connection: Any, run_id: str, name: str) -> None:
 
 def resume(connection: Any, run_id: str, name: str) -> None:
     conversations.sessions(connection, run_id)
+    conversations.resumable(connection, run_id)
     conversations.usage_of_run(connection, run_id)
     conversations.kept_request(connection, run_id, talks.SESSION)
     histories.history(connection, run_id, "toy")
