@@ -94,11 +94,11 @@ class Proxy:
             return
         target = b"/" + rest + (b"?" + scope["query_string"] if scope["query_string"] else b"")
         sent = _sent(names, scope["method"], target, sorted_out, body)
+        request = upstream.request(
+            self.upstream, sent.method, target, sorted_out.onward, body, self.limits
+        )
         call_id = await self._begin(sent, send)
         if call_id is not None:
-            request = upstream.request(
-                self.upstream, sent.method, target, sorted_out.onward, body, self.limits
-            )
             exchange = Exchange(
                 call_id=call_id,
                 method=sent.method,
@@ -172,7 +172,7 @@ class Proxy:
             exchange.error = exchange.error or f"the proxy stopped: {error!r}"
             exchange.complete = False
             if not appended:
-                self.journal.append(exchange.answered())
+                self.journal.append(exchange.answered_at_least())
             raise
         finally:
             del self.live[id(exchange)]

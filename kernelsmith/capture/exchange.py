@@ -109,6 +109,14 @@ class Exchange:
         self.error = self.error or note
         return self._answered(body, stated)
 
+    def answered_at_least(self) -> CallAnswered:
+        """The same; where there is no room for the body, what else is known: a call that began has
+        an end on record."""
+        try:
+            return self.answered()
+        except Exception:
+            return self._answered(b"", {})
+
     async def answered_aside(self) -> CallAnswered:
         """The same; a long body is read in another thread, so that other streams go on."""
         if self.received_bytes < PARSED_IN_PLACE_BYTES:

@@ -209,7 +209,7 @@ class FakeBudget:
     open: set[int] = field(default_factory=set)
     settled: list[Usage | None] = field(default_factory=list)
 
-    async def admit(self, prompt_bytes: int, max_tokens: int) -> int | None:
+    async def admit(self, prompt_bytes: int, max_tokens: int, call: object) -> int | None:
         if len(self.asked) >= self.calls:
             return None
         self.asked.append((prompt_bytes, max_tokens))

@@ -31,7 +31,7 @@ class Played(NoCaller):
     async def call(
         self, session_id: str, turn: int, attempt: int, body: bytes, budget: Any, max_tokens: int
     ) -> Any:
-        ticket = await budget.admit(len(body), max_tokens)
+        ticket = await budget.admit(len(body), max_tokens, (session_id, turn, attempt))
         if ticket is None:
             return None
         self.bodies.append(body)

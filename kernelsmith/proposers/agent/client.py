@@ -73,7 +73,7 @@ class Caller:
         failures, unreadable, patience_s = 0, 0, self._read_timeout_s
         while True:
             attempt = first_attempt + failures
-            ticket = await budget.admit(len(body), max_tokens)
+            ticket = await budget.admit(len(body), max_tokens, (session_id, turn, attempt))
             if ticket is None:
                 return None
             tried = None

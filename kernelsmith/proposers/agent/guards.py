@@ -1,31 +1,51 @@
 """What stands between a conversation and the parts it uses: it watches, and changes little."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelsmith.model import CallAnswered, JournalEntry, SessionRecord, ToolDone, Usage
+from kernelsmith.model import CallAnswered, CallSent, JournalEntry, SessionRecord, ToolDone, Usage
 from kernelsmith.ports import Journal
-from kernelsmith.proposers.agent.budget import Budget, Ticket
+from kernelsmith.proposers.agent.budget import Budget, Call, Ticket
 from kernelsmith.proposers.agent.desk import Desk
 from kernelsmith.proposers.agent.seams import Toolbox, ToolReply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountingJournal:
-    """The proxy's journal: each answer is counted when it is on record, before its client sees
-    the end of it."""
+    """The proxy's journal: a call begins only while its client waits with leave to spend; each
+    answer is counted when it is on record, before its client sees the end of it."""
 
     journal: Journal
-    count: Callable[[Usage], None]
+    budget: Budget
+    _calls: dict[str, Call] = field(default_factory=dict)  # under way, by their ids
 
     def append(self, entry: JournalEntry) -> "Future[str]":
-        """As the journal's own."""
-        future = self.journal.append(entry)
-        if isinstance(entry, CallAnswered):
-            future.add_done_callback(lambda done: self._recorded(done, entry))
+        """As the journal's own.
+
+        Raises:
+            InfrastructureError: nobody has leave for this call; it must not begin.
+        """
+        if isinstance(entry, CallSent):
+            call = (entry.session_id, entry.turn, entry.attempt)
+            self.budget.begin(call)
+            try:
+                future = self.journal.append(entry)
+            except Exception:
+                self.budget.over(call)
+                raise
+            future.add_done_callback(lambda done: self._sent(done, call))
+            return future
+        if not isinstance(entry, CallAnswered):
+            return self.journal.append(entry)
+        try:
+            future = self.journal.append(entry)
+        except Exception:
+            self._over(entry.call_id)
+            raise
+        future.add_done_callback(lambda done: self._answered(done, entry))
         return future
 
     def sessions(self, run_id: str) -> Sequence[SessionRecord]:
@@ -36,9 +56,21 @@ class CountingJournal:
         """As the journal's own."""
         self.journal.close()
 
-    def _recorded(self, done: "Future[str]", answer: CallAnswered) -> None:
-        if not done.cancelled() and done.exception() is None:
-            self.count(answer.usage)
+    def _sent(self, done: "Future[str]", call: Call) -> None:
+        if done.exception() is None:
+            self._calls[done.result()] = call
+        else:  # then it is not sent
+            self.budget.over(call)
+
+    def _answered(self, done: "Future[str]", answer: CallAnswered) -> None:
+        if done.exception() is None:
+            self.budget.count(answer.usage)
+        self._over(answer.call_id)
+
+    def _over(self, call_id: str) -> None:
+        call = self._calls.pop(call_id, None)
+        if call is not None:
+            self.budget.over(call)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,11 +119,13 @@ class Purse:
     desk: Desk
     task: str
 
-    async def admit(self, prompt_bytes: int, max_tokens: int) -> Ticket | None:
+    async def admit(
+        self, prompt_bytes: int, max_tokens: int, call: Call | None = None
+    ) -> Ticket | None:
         """As the budget's own; None where the task was withdrawn, too."""
         if not self.desk.admits(self.task):
             return None
-        return await self.budget.admit(prompt_bytes, max_tokens)
+        return await self.budget.admit(prompt_bytes, max_tokens, call)
 
     def settle(self, ticket: Ticket, usage: Usage | None) -> None:
         """As the budget's own."""

@@ -33,8 +33,10 @@ class Toolbox(Protocol):
 class Budget(Protocol):
     """Leave to make calls. Every ticket is settled, also that of a call that failed."""
 
-    async def admit(self, prompt_bytes: int, max_tokens: int) -> Any | None:
-        """A ticket for one call; None: the budget is spent."""
+    async def admit(
+        self, prompt_bytes: int, max_tokens: int, call: tuple[str, int, int]
+    ) -> Any | None:
+        """A ticket for one call (session, turn, attempt); None: the budget is spent."""
 
     def settle(self, ticket: Any, usage: Usage | None) -> None: ...
     def require_no_limits(self) -> None:
