@@ -84,6 +84,7 @@ def diff(
 ) -> None:
     """What a candidate changed, as a patch: `kernelsmith diff ID | git apply`."""
     from kernelsmith.cli import patches
+    from kernelsmith.cli.transcript import REHEARSAL
     from kernelsmith.lineage import queries
 
     with opened(db) as connection:
@@ -98,11 +99,20 @@ def diff(
             raise InputError(f"candidate {new.id} is a seed: it has no parent")
         old = queries.load_candidate(connection, others[0])
         path = patch_path(connection, record)
+        rehearsal = queries.is_rehearsed(connection, record)
     text = patches.patch(old.source, new.source, path)
     if as_json:
-        fields = {"candidate": new.id, "against": old.id, "diff": text}
+        fields = {
+            "candidate": new.id,
+            "author": new.author,
+            "rehearsal": rehearsal,
+            "against": old.id,
+            "diff": text,
+        }
         printing.document("diff", fields)
         return
+    if rehearsal:
+        print(f"{new.id} by {new.author}: {REHEARSAL}", file=sys.stderr)
     patches.show(text)
     if not text:
         print(f"{new.id} and {old.id} are the same source", file=sys.stderr)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelsmith.cli import printing
+from kernelsmith.cli.transcript import REHEARSAL
 from kernelsmith.model import CheckResult, Gain, Verdict
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def record_fields(found: "CandidateRecord") -> dict[str, Any]:
         "record": found.record,
         "parents": [{"candidate": name, "record": record} for name, record in found.parents],
         "author": candidate.author,
+        "rehearsal": found.rehearsal,
         "changes": list(candidate.changes),
         "note": candidate.note,
         "origin": candidate.origin or None,
@@ -99,7 +101,8 @@ def show_record(found: "CandidateRecord", db: Path | None) -> None:
     printing.say(console, f"candidate  {candidate.id}")
     printing.say(console, f"task       {candidate.task}")
     printing.say(console, f"run        {found.run_id}")
-    printing.say(console, f"author     {candidate.author}, {found.proposed_at}")
+    label = f"  ({REHEARSAL})" if found.rehearsal else ""
+    printing.say(console, f"author     {candidate.author}, {found.proposed_at}{label}")
     for name, _ in found.parents:
         printing.say(console, f"parent     {name}")
     if candidate.origin:

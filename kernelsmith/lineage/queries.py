@@ -141,6 +141,18 @@ def place_of(connection: Connection, record: str) -> tuple[str, str]:
     return row.run_id, row.task
 
 
+def is_rehearsed(connection: Connection, record: str) -> bool:
+    """Whether the agent of a rehearsal wrote a candidate: scripted replies, not a model."""
+    query = (
+        select(CandidateRow.author, Run.options)
+        .join(Run, Run.id == CandidateRow.run_id)
+        .where(CandidateRow.record == record)
+    )
+    row = connection.execute(query).one()
+    agent = json.loads(row.options).get("agent") or {}
+    return row.author == "agent" and bool(agent.get("rehearsal"))
+
+
 def parent_records(connection: Connection, record: str) -> list[str]:
     """Records of a candidate's parents, in order."""
     query = select(Parent.parent).where(Parent.record == record).order_by(Parent.ordinal)

@@ -18,7 +18,7 @@ from kernelsmith.lineage.models import (
     TimingSession,
     VerdictRow,
 )
-from kernelsmith.lineage.queries import load_candidate
+from kernelsmith.lineage.queries import is_rehearsed, load_candidate
 from kernelsmith.model import Candidate, CheckResult, Gain, Verdict
 
 
@@ -27,7 +27,8 @@ class CandidateRecord:
     """All that is on record of a candidate. ``verdict`` is None while it waits, for a seed, and
     for one that was set aside (``set_aside`` says why). ``final``: (holds, gain) against the seed.
     ``unsupported``: what an accepted one's evidence lacks; ``decision``: a person's that stands.
-    ``parents``: (id, record). ``raw_sessions``: how many raw timing sessions are kept."""
+    ``parents``: (id, record). ``raw_sessions``: how many raw timing sessions are kept.
+    ``rehearsal``: scripted replies wrote it, not a model."""
 
     record: str
     run_id: str
@@ -44,6 +45,7 @@ class CandidateRecord:
     unsupported: str | None
     decision: reviews.Standing | None
     raw_sessions: int
+    rehearsal: bool
 
 
 def candidate_record(connection: Connection, record: str) -> CandidateRecord:
@@ -79,6 +81,7 @@ def candidate_record(connection: Connection, record: str) -> CandidateRecord:
         unsupported=reviews.why_unsupported(connection, record) if is_accepted else None,
         decision=reviews.standing(connection, record),
         raw_sessions=0 if found is None else _sessions(connection, found.id),
+        rehearsal=is_rehearsed(connection, record),
     )
 
 

@@ -145,6 +145,25 @@ def test_a_rehearsal_says_that_it_is_one(kernelsmith: Kernelsmith, tmp_path: Pat
     assert shown(kernelsmith, run_id)["agent"]["rehearsal"] is True
 
 
+@pytest.mark.parametrize("rehearsal", [True, False])
+def test_a_candidate_of_a_rehearsal_is_labelled_beside_its_author(
+    kernelsmith: Kernelsmith, tmp_path: Path, rehearsal: bool
+) -> None:
+    record(tmp_path, lambda store, journal: talks.record_story(store, journal, rehearsal=rehearsal))
+    label = "scripted replies, not a model"
+    _, out, _ = kernelsmith("show", talks.SUBMITTED)
+    (author,) = [line for line in out.splitlines() if line.startswith("author ")]
+    assert author.startswith("author     agent, ")
+    assert author.endswith(f"({label})") is rehearsal
+    assert shown(kernelsmith, talks.SUBMITTED)["rehearsal"] is rehearsal
+    _, patch, said = kernelsmith("diff", talks.SUBMITTED)
+    assert label not in patch  # it is for git apply
+    assert (said == f"{talks.SUBMITTED} by agent: {label}\n") is rehearsal
+    told = json.loads(kernelsmith("diff", talks.SUBMITTED, "--json")[1])
+    assert (told["author"], told["rehearsal"]) == ("agent", rehearsal)
+    assert shown(kernelsmith, talks.SEED.id)["rehearsal"] is False
+
+
 def test_a_candidate_names_the_conversation_it_comes_from(
     kernelsmith: Kernelsmith, run_id: str
 ) -> None:
