@@ -45,6 +45,7 @@ def brief_fields(brief: "SessionBrief") -> dict[str, Any]:
         "accepted": brief.accepted,
         "usage": usage_fields(brief.usage),
         "cost_usd": brief.cost_usd,
+        "rehearsal": brief.rehearsal,
         "end": ended,
     }
 
@@ -62,7 +63,7 @@ def session_fields(
     return {
         **brief_fields(brief),
         "run": brief.run_id,
-        "rehearsal": rehearsal,
+        "rehearsal": rehearsal or brief.rehearsal,
         "prompt": "" if start is None else start.prompt,
         "facts": {} if start is None else dict(start.facts),
         "opening": [] if start is None else _said_by_user(start.opening, "opening"),

@@ -23,14 +23,15 @@ from kernelsmith.lineage.models import (
     Submission,
     VerdictRow,
 )
-from kernelsmith.model import Price, Usage, cost_usd
+from kernelsmith.model import SCRIPTED_HEADER, SCRIPTED_MODEL, Price, Usage, cost_usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionBrief:
     """A conversation in brief. ``ordinal`` None: a foreign client's, whose ``task`` and ``parent``
     are "". ``turns``: requests of a foreign client; ``answers``: calls that got one. ``cost_usd``
-    None: its model has no price. ``end`` None: it has not ended."""
+    None: its model has no price. ``rehearsal``: recorded replies were played, whatever the run was
+    started as. ``end`` None: it has not ended."""
 
     id: str
     run_id: str
@@ -46,15 +47,16 @@ class SessionBrief:
     accepted: int
     usage: Usage
     cost_usd: Decimal | None
+    rehearsal: bool
     end: str | None
     end_message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStanding:
-    """All conversations of a run. ``rehearsal``: the server played recorded replies. Budgets are
-    those of the latest start or resume; None: not limited. ``ended``: why it ended since then and
-    the run went on without it; "": it did not."""
+    """All conversations of a run. ``rehearsal``: recorded replies were played in one or more.
+    Budgets are those of the latest start or resume; None: not limited. ``ended``: why it ended
+    since then and the run went on without it; "": it did not."""
 
     model: str
     rehearsal: bool
@@ -88,7 +90,7 @@ def agent_standing(
     found = tuple(briefs(connection, run_id, settings.prices))
     return AgentStanding(
         model=settings.model,
-        rehearsal=settings.rehearsal,
+        rehearsal=settings.rehearsal or any(each.rehearsal for each in found),
         budget_usd=settings.budget_usd,
         budget_tokens=settings.budget_tokens,
         calls=sum(each.calls for each in found),
@@ -124,8 +126,9 @@ def briefs(connection: Connection, run_id: str, prices: Mapping[str, Price]) -> 
         got = answers.get(name, [])
         count, turns, first_at = calls.get(name, (0, 0, ""))
         submissions, accepted = submitted.get(name, (0, 0))
-        model = row.get("model") or next((model for model, _ in got if model), "")
-        costs = [price_usd(usage, prices.get(row.get("model") or of)) for of, usage in got]
+        model = row.get("model") or next((each.model for each in got if each.model), "")
+        costs = [price_usd(each.usage, prices.get(row.get("model") or each.model)) for each in got]
+        played = json.loads(row.get("facts", "{}")).get("rehearsal") is True
         brief = SessionBrief(
             id=name,
             run_id=run_id,
@@ -139,8 +142,9 @@ def briefs(connection: Connection, run_id: str, prices: Mapping[str, Price]) -> 
             answers=len(got),
             submissions=submissions,
             accepted=accepted,
-            usage=sum((usage for _, usage in got), start=Usage()),
+            usage=sum((each.usage for each in got), start=Usage()),
             cost_usd=_sum(costs),
+            rehearsal=played or any(each.scripted for each in got),
             end=row.get("reason"),
             end_message=row.get("message") or "",
         )
@@ -193,19 +197,37 @@ def _calls(connection: Connection, run_id: str) -> dict[str, tuple[int, int, str
     return {name: (count, turns, first_at) for name, count, turns, first_at in rows}
 
 
-def _answers(connection: Connection, run_id: str) -> dict[str, list[tuple[str, Usage]]]:
-    """Session -> (model that answered, tokens) of each answer."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What an answer says of itself. ``scripted``: the rehearsal's server gave it."""
+
+    model: str
+    usage: Usage
+    scripted: bool
+
+
+def _answers(connection: Connection, run_id: str) -> dict[str, list[_Told]]:
+    """Session -> what its answers say."""
     rows = connection.execute(
         select(ModelCall.session_id, ModelAnswer)
         .join(ModelCall, ModelCall.id == ModelAnswer.call_id)
         .where(ModelCall.run_id == run_id)
         .order_by(ModelAnswer.step)
     ).mappings()
-    found: dict[str, list[tuple[str, Usage]]] = {}
+    found: dict[str, list[_Told]] = {}
     for row in rows:
-        usage = conversations.usage_of(row)
-        found.setdefault(row["session_id"], []).append((row["model"], usage))
+        told = _Told(
+            model=row["model"],
+            usage=conversations.usage_of(row),
+            scripted=row["model"] == SCRIPTED_MODEL or _has_header(row["headers"], SCRIPTED_HEADER),
+        )
+        found.setdefault(row["session_id"], []).append(told)
     return found
+
+
+def _has_header(headers: str, wanted: str) -> bool:
+    """Whether it is among recorded ones, JSON text that is read only where the word occurs."""
+    return wanted in headers and any(name == wanted for name, _ in json.loads(headers))
 
 
 def _submitted(connection: Connection, run_id: str) -> dict[str, tuple[int, int]]:

@@ -7,6 +7,8 @@ result travels as JSON and is validated (the worker is not trusted by the host).
 
 from kernelsmith.model.conversation import (
     END_OF_BODY,
+    SCRIPTED_HEADER,
+    SCRIPTED_MODEL,
     AgentSettings,
     CallAnswered,
     CallRecord,
@@ -75,6 +77,8 @@ __all__ = [
     "ASSEMBLY_MAX_BYTES",
     "END_OF_BODY",
     "ITEMSIZE_BYTES",
+    "SCRIPTED_HEADER",
+    "SCRIPTED_MODEL",
     "AgentSettings",
     "ArgSpec",
     "Buffer",

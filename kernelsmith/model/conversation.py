@@ -14,6 +14,9 @@ from typing import Any
 from kernelsmith.model.usage import Price, Usage
 
 END_OF_BODY = b"]}"
+# By these an answer of the rehearsal's server is known, whoever started it.
+SCRIPTED_MODEL = "scripted-replies"
+SCRIPTED_HEADER = "x-rehearsal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

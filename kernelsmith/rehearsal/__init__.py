@@ -8,8 +8,11 @@ alone: an interrupted run that is resumed is told the same again.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from kernelsmith.model import SCRIPTED_MODEL as MODEL
+
+__all__ = ["LABEL", "MODEL", "running"]
+
 LABEL = "scripted replies, not a model"
-MODEL = "scripted-replies"
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from kernelsmith.model import SCRIPTED_HEADER
 from kernelsmith.rehearsal import LABEL, MODEL, asked, quirks, replies, zero
 from kernelsmith.rehearsal.asked import Asked, Fault
 from kernelsmith.rehearsal.delivery import Delivery, cut, pieces
@@ -215,7 +216,7 @@ def _headers(request_key: str, content: str, zipped: bool) -> list[tuple[bytes, 
     headers = [
         (b"content-type", content.encode()),
         (b"request-id", f"req_{request_key}".encode()),
-        (b"x-rehearsal", LABEL.encode()),
+        (SCRIPTED_HEADER.encode(), LABEL.encode()),
     ]
     if zipped:
         headers += [(b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")]

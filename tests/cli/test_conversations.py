@@ -145,6 +145,34 @@ def test_a_rehearsal_says_that_it_is_one(kernelsmith: Kernelsmith, tmp_path: Pat
     assert shown(kernelsmith, run_id)["agent"]["rehearsal"] is True
 
 
+SSE = ("content-type", "text/event-stream")
+
+
+@pytest.mark.parametrize(
+    ("first_answer", "label"),
+    [
+        ({"model": "scripted-replies"}, True),
+        ({"headers": (SSE, ("x-rehearsal", "scripted replies, not a model"))}, True),
+        ({"headers": (SSE, ("x-note", "x-rehearsal"))}, False),
+        ({"headers": (SSE, ("x-note", '["x-rehearsal", ""]'))}, False),
+    ],
+)
+def test_scripted_replies_are_labelled_whatever_the_run_was_started_as(
+    kernelsmith: Kernelsmith, tmp_path: Path, first_answer: dict[str, Any], label: bool
+) -> None:
+    run_id = record(
+        tmp_path, lambda store, journal: talks.record_story(store, journal, first_answer)
+    )
+    for words in (["show", run_id], ["runs"], ["show", talks.SESSION]):
+        assert (
+            "scripted replies, not a model" in kernelsmith(*words)[1].split("turn 0")[0]
+        ) is label
+    assert shown(kernelsmith, talks.SESSION)["rehearsal"] is label
+    agent = shown(kernelsmith, run_id)["agent"]
+    assert (agent["rehearsal"], agent["sessions"][0]["rehearsal"]) == (label, label)
+    assert json.loads(kernelsmith("runs", "--json")[1])["runs"][0]["agent"] == agent
+
+
 @pytest.mark.parametrize("rehearsal", [True, False])
 def test_a_candidate_of_a_rehearsal_is_labelled_beside_its_author(
     kernelsmith: Kernelsmith, tmp_path: Path, rehearsal: bool

@@ -2,6 +2,8 @@
 
 import json
 import random
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kernelsmith.lineage.journal import LineageJournal
@@ -148,14 +150,20 @@ OVERLOADED = b'{"type":"error","error":{"type":"overloaded_error","message":"Ove
 ODD = "look\x1b[2J \u202egnp\u200b\x9b31m \x00 and\r\nthis\x0cend\nverdict    accepted (cpu)"
 
 
-def record_story(store: LineageStore, journal: LineageJournal, **agent: Any) -> str:
+def record_story(
+    store: LineageStore,
+    journal: LineageJournal,
+    first_answer: Mapping[str, Any] = MappingProxyType({}),
+    **agent: Any,
+) -> str:
     """A run with one session: a check that breaks bits, a 529, a submission that wins, an end."""
     run_id = begin_run(store, **agent)
     journal.append(start(run_id)).result()
     first = journal.append(sent(run_id, 0, body([OPENING]))).result()
     thinking = {"type": "thinking", "thinking": "hm " * 100}
     check = {"type": "tool_use", "id": "toolu_1", "name": "check", "input": {"source": SOURCE}}
-    journal.append(answered(first, stream(thinking, {"type": "text", "text": ODD}, check))).result()
+    said = stream(thinking, {"type": "text", "text": ODD}, check)
+    journal.append(answered(first, said, **first_answer)).result()
     text = f"BITS_DIFFER {SUBMITTED}: case m16: y[0, 3]\x1b[31m"
     journal.append(done(0, 0, "toolu_1", text, is_error=True)).result()
     second = body([OPENING, message("assistant", ODD), message("user", "go on")])
