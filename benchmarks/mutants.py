@@ -28,7 +28,7 @@ from kernelsmith.sandbox.process import open_process
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "mutants.json"
-TASKS = ("rms_norm", "linear")
+TASKS = ("rms_norm", "linear", "swiglu", "logprob")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,10 @@ batch holds the very same tokens. Row -1 is padding, drawn from another stream.
 
 Recipes: ``token``, ``matrix``, ``vector``, ``offset`` stand alone; ``norm_x``, ``norm_weight``,
 ``norm_residual``, ``norm_gradient``, ``norm_passing`` and ``norm_rstd`` belong together;
-``carry`` is an earlier part's float32 sum; ``zeros`` is +0 everywhere.
+``gate`` goes with ``gate_factor`` (either factor beside it, or a gradient); ``logits`` with
+``logits_lse``, ``logits_entropy``, ``logits_dlogprob``, ``logits_dentropy``; ``index`` is a column
+of the call's ``logits``, an integer tensor; ``carry`` is an earlier part's float32 sum; ``zeros``
+is +0 everywhere.
 """
 
 import numpy as np
@@ -15,7 +18,7 @@ import numpy.typing as npt
 
 from kernelsmith.errors import InputError
 from kernelsmith.model import Inputs, InputSpec
-from kernelsmith.numerics import recipes_norm
+from kernelsmith.numerics import recipes_gate, recipes_logits, recipes_norm
 from kernelsmith.numerics.recipes_float import (
     Bits,
     from_bits,
@@ -41,9 +44,26 @@ RECIPES = (
     "norm_gradient",
     "norm_passing",
     "norm_rstd",
+    "gate",
+    "gate_factor",
+    "logits",
+    "index",
+    "logits_lse",
+    "logits_entropy",
+    "logits_dentropy",
+    "logits_dlogprob",
 )
 REGIME_NAMES = tuple(REGIMES)
-_DEPENDENT = ("norm_gradient", "norm_rstd")
+# Recipes that look at tensors of an earlier round; all others are of round 0.
+_ROUNDS = {
+    "norm_gradient": 1,
+    "norm_rstd": 1,
+    "gate_factor": 1,
+    "index": 1,
+    "logits_lse": 1,
+    "logits_entropy": 1,
+    "logits_dlogprob": 2,
+}
 
 
 def draw(inputs: Inputs) -> dict[str, Storage]:
@@ -68,7 +88,7 @@ def draw(inputs: Inputs) -> dict[str, Storage]:
             f"unknown input regime {inputs.regime!r}", hint="one of: " + ", ".join(REGIMES)
         )
     # Coupled tensors are drawn after those they depend on, whatever the order of arguments.
-    ordered = sorted(inputs.tensors, key=lambda spec: spec.recipe in _DEPENDENT)
+    ordered = sorted(inputs.tensors, key=lambda spec: _ROUNDS.get(spec.recipe, 0))
     main: dict[str, Storage] = {}
     for spec in ordered:
         main[spec.name] = _draw_one(inputs, spec, spec.base_shape, "main", main)
@@ -107,11 +127,47 @@ def _draw_one(
     dtype = spec.meta.dtype
     if spec.recipe == "zeros":
         return from_bits(np.zeros(shape, np.uint32), dtype)
-    if spec.recipe == "norm_rstd":
-        source = _tensor(inputs, "norm_x", drawn)
-        return from_float64(recipes_norm.rstd(to_float64(*source), _eps(inputs)), dtype)
+    if spec.recipe == "index":
+        return _index(inputs, spec, rng, drawn)
+    values = _derived(inputs, spec.recipe, drawn)
+    if values is not None:
+        return from_float64(values, dtype)
     bits = _bits(inputs, spec.recipe, shape, rng, drawn)
     return from_bits(bits, dtype)
+
+
+def _index(
+    inputs: Inputs, spec: InputSpec, rng: np.random.Generator, drawn: dict[str, Storage]
+) -> Storage:
+    if not spec.meta.dtype.startswith("int"):
+        raise InputError(
+            f"recipe 'index' draws integers, and {spec.name} is {spec.meta.dtype}",
+            hint='give the tensor dtype = "int64" or "int32"',
+        )
+    columns = recipes_logits.index(rng, _wide(*_tensor(inputs, "logits", drawn)))
+    return columns.astype(np.dtype(spec.meta.dtype))
+
+
+def _derived(
+    inputs: Inputs, recipe: str, drawn: dict[str, Storage]
+) -> npt.NDArray[np.float64] | None:
+    """Values of a recipe that others decide, None for one that is drawn."""
+
+    def of(name: str) -> npt.NDArray[np.float64]:
+        return to_float64(*_tensor(inputs, name, drawn))
+
+    if recipe == "norm_rstd":
+        return recipes_norm.rstd(of("norm_x"), _eps(inputs))
+    if recipe == "logits_lse":
+        return recipes_logits.lse(of("logits"))
+    if recipe == "logits_entropy":
+        return recipes_logits.entropy(of("logits"))
+    there = {spec.recipe for spec in inputs.tensors}
+    if recipe == "logits_dlogprob" and inputs.regime == "cancel" and "logits_dentropy" in there:
+        return recipes_logits.undoing_gradient(
+            of("logits"), of("logits_lse"), of("logits_entropy"), of("logits_dentropy")
+        )
+    return None
 
 
 def _bits(
@@ -138,6 +194,15 @@ def _bits(
         x = _wide(*_tensor(inputs, "norm_x", drawn))
         weight = _wide(*_tensor(inputs, "norm_weight", drawn))
         return recipes_norm.gradient(rng, shape, regime, seed, x, weight)
+    if recipe == "gate":
+        return recipes_gate.gate(rng, shape, regime, seed)
+    if recipe == "gate_factor":
+        gate = _wide(*_tensor(inputs, "gate", drawn))
+        return recipes_gate.factor(rng, shape, regime, seed, gate)
+    if recipe == "logits":
+        return recipes_logits.logits(rng, shape, regime, seed)
+    if recipe in ("logits_dlogprob", "logits_dentropy"):
+        return recipes_logits.gradient(rng, shape, regime, seed)
     raise InputError(f"unknown input recipe {recipe!r}", hint="one of: " + ", ".join(RECIPES))
 
 

@@ -13,6 +13,7 @@ but for epsilon, and what a kernel stores is its rounding noise.
 import numpy as np
 import numpy.typing as npt
 
+from kernelsmith.numerics.recipes_exp import sum_rows
 from kernelsmith.numerics.recipes_float import Bits, random_words, scale_exponent
 from kernelsmith.numerics.recipes_regimes import REGIMES
 
@@ -100,19 +101,10 @@ def residual(rng: np.random.Generator, shape: tuple[int, ...], regime: str, seed
 def rstd(x_values: npt.NDArray[np.float64], eps: float) -> npt.NDArray[np.float64]:
     """1 / sqrt(mean(x * x) + eps) of every row, in float64."""
     with np.errstate(all="ignore"):
-        mean = _sum_rows(x_values * x_values) / x_values.shape[1]
+        mean = sum_rows(x_values * x_values) / x_values.shape[1]
         return np.asarray(1.0 / np.sqrt(mean + eps))
 
 
 def _square_sum(bits: Bits) -> npt.NDArray[np.float64]:
     values = bits.view(np.float32).astype(np.float64)
-    return _sum_rows(values * values)
-
-
-def _sum_rows(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Row sums by halving, an order that does not depend on NumPy's build."""
-    while values.shape[1] > 1:
-        if values.shape[1] % 2:
-            values = np.concatenate([values, np.zeros((values.shape[0], 1))], axis=1)
-        values = values[:, ::2] + values[:, 1::2]
-    return values[:, 0]
+    return sum_rows(values * values)

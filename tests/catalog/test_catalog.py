@@ -9,7 +9,7 @@ from kernelsmith.errors import TaskError
 from kernelsmith.model import Task
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = ["linear", "rms_norm"]
+SHIPPED = ["linear", "logprob", "rms_norm", "swiglu"]
 TOML = (ROOT / "tasks" / "rms_norm.toml").read_text(encoding="utf-8")
 SEED = (ROOT / "seed_kernels" / "rms_norm.py").read_text(encoding="utf-8")
 
@@ -129,7 +129,7 @@ def test_seed_that_is_not_python_or_not_utf8(tmp_path: Path) -> None:
 def test_unknown_names_say_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="no task named 'gone'") as caught:
         catalog.load_task("gone", "cpu")
-    assert "linear, rms_norm" in (caught.value.hint or "")
+    assert "linear, logprob, rms_norm, swiglu" in (caught.value.hint or "")
     with pytest.raises(TaskError, match="no cases for device 'tpu'"):
         catalog.load_task("linear", "tpu")
     with pytest.raises(TaskError, match="no folder of tasks"):
@@ -152,6 +152,6 @@ def test_a_task_is_a_frozen_value() -> None:
         first.name = "x"  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("name", ["rms_norm", "linear"])
+@pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_tasks_have_cases_of_every_call_in_every_dtype(name: str) -> None:
     assert not [f for f in catalog.check_task(name) if "no case uses" in f.message]

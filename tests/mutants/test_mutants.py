@@ -46,7 +46,7 @@ def smaller(task: Task) -> Task:
     return dataclasses.replace(task, cases=tuple(kept), token_range=(0, 48), ranges=())
 
 
-@pytest.fixture(scope="module", params=["rms_norm", "linear"])
+@pytest.fixture(scope="module", params=bench.TASKS)
 def gate(request: pytest.FixtureRequest) -> Iterator[Gate]:
     sandbox = open_process()
     made = Gate(
@@ -76,7 +76,7 @@ def test_the_sampled_mutants_are_rejected_at_a_named_element(gate: Gate) -> None
         assert "first at [" in judged.message, mutant.name
 
 
-@pytest.mark.parametrize("name", ["rms_norm", "linear"])
+@pytest.mark.parametrize("name", bench.TASKS)
 def test_every_mutant_has_its_spot_and_a_check_that_must_see_it(name: str) -> None:
     source = catalog.load_task(name, "cpu").seed_source
     mutants = bench.table(name)
@@ -90,4 +90,4 @@ def test_every_mutant_has_its_spot_and_a_check_that_must_see_it(name: str) -> No
 
 
 def test_there_are_at_least_forty_mutants() -> None:
-    assert sum(m.check is not None for n in ("rms_norm", "linear") for m in bench.table(n)) >= 40
+    assert sum(m.check is not None for n in bench.TASKS for m in bench.table(n)) >= 40

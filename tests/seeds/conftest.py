@@ -108,3 +108,13 @@ def rms_norm(cpu_device: None) -> Bench:
 @pytest.fixture(scope="session")
 def linear(cpu_device: None) -> Bench:
     return Bench(task=catalog.load_task("linear", "cpu"), module=load("linear"))
+
+
+@pytest.fixture(scope="session")
+def swiglu(cpu_device: None) -> Bench:
+    return Bench(task=catalog.load_task("swiglu", "cpu"), module=load("swiglu"))
+
+
+@pytest.fixture(scope="session")
+def logprob(cpu_device: None) -> Bench:
+    return Bench(task=catalog.load_task("logprob", "cpu"), module=load("logprob"))

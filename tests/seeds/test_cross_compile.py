@@ -10,7 +10,7 @@ from kernelsmith.model import TraceJob
 from kernelsmith.worker import frontend
 
 
-@pytest.mark.parametrize("name", ["rms_norm", "linear"])
+@pytest.mark.parametrize("name", ["rms_norm", "linear", "swiglu", "logprob"])
 def test_every_kernel_of_a_seed_compiles_for_every_architecture(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,13 +25,22 @@ COMPOSITIONS = {
     "permuted": tuple(np.random.default_rng(4).permutation(TOKENS).tolist()),
     "padded": (0, -1, 1, -1, 139, -1),
 }
-WIDTHS = {"rms_norm": {"N": 1024}, "linear": {"N": 72, "K": 136}}
+WIDTHS = {
+    "rms_norm": {"N": 1024},
+    "linear": {"N": 72, "K": 136},
+    "swiglu": {"N": 200},
+    "logprob": {"N": 1100},
+}
 ROW_CALLS = [
     ("rms_norm", "train", "infer"),
     ("rms_norm", "residual_train", "residual_infer"),
     ("rms_norm", "residual_backward", "residual_backward"),
     ("linear", "bias_train", "bias_infer"),
     ("linear", "backward", "backward"),
+    ("swiglu", "train", "infer"),
+    ("swiglu", "backward", "backward"),
+    ("logprob", "train", "infer"),
+    ("logprob", "entropy_backward", "entropy_backward"),
 ]
 
 
@@ -93,7 +102,14 @@ def test_another_split_changes_the_bits_and_so_the_block_matters(rms_norm: Any) 
 
 
 @pytest.mark.parametrize(
-    ("name", "call"), [("rms_norm", "residual_backward"), ("linear", "bias_backward")]
+    ("name", "call"),
+    [
+        ("rms_norm", "residual_backward"),
+        ("linear", "bias_backward"),
+        ("swiglu", "backward"),
+        ("logprob", "train"),
+        ("logprob", "entropy_backward"),
+    ],
 )
 def test_an_empty_batch_gives_empty_rows_and_zero_sums(
     request: pytest.FixtureRequest, name: str, call: str
@@ -118,7 +134,15 @@ def test_an_empty_second_part_passes_the_carry_on(linear: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "call"),
-    [("rms_norm", "residual_train"), ("rms_norm", "backward"), ("linear", "bias_backward")],
+    [
+        ("rms_norm", "residual_train"),
+        ("rms_norm", "backward"),
+        ("linear", "bias_backward"),
+        ("swiglu", "train"),
+        ("swiglu", "backward"),
+        ("logprob", "train"),
+        ("logprob", "entropy_backward"),
+    ],
 )
 def test_strides_of_rows_do_not_change_the_bits(
     request: pytest.FixtureRequest, name: str, call: str

@@ -4,7 +4,7 @@ import ast
 from dataclasses import dataclass
 
 from kernelsmith.errors import TaskError
-from kernelsmith.model import Status, Task
+from kernelsmith.model import OutputSpec, Status, Task
 
 KERNELS = """
 
@@ -49,32 +49,35 @@ class Cheat:
 
 
 def cheats(task: Task) -> tuple[Cheat, ...]:
-    """The cheats of a task. They hang on an inference entry whose first output has two dims.
+    """The cheats of a task. They hang on the first inference entry that returns a tensor of floats
+    with at least one dimension first.
 
     Raises:
         TaskError: the task has no such entry, so that nothing could be proved.
     """
-    call = next((c for c in task.calls if c.path == "infer" and len(c.outputs[0].shape) == 2), None)
+    call = next((c for c in task.calls if c.path == "infer" and _floats(c.outputs[0])), None)
     if call is None:
         raise TaskError(
-            f"task {task.name} has no inference call whose first output has two dims: "
+            f"task {task.name} has no inference call whose first output is a tensor of floats: "
             "the gate cannot prove itself on it",
-            hint="name an output of two dims first in one inference call",
+            hint="name an output of floats with at least one dimension first in one inference call",
         )
+    sizes = [f"kept.shape[{axis}]" for axis in range(len(call.outputs[0].shape))]
     entry, first = call.entry, next(arg.name for arg in call.args if arg.kind == "tensor")
     kept = f"_seed_{entry}"
     parameters, source = _renamed(task.seed_source, entry, kept)
+    torch = "" if _imports_torch(source) else "\n\nimport torch\n"
     got = f"    outs = {kept}({parameters})\n"
 
     def made(name: str, body: str, check: str, status: Status, kernels: str = KERNELS) -> Cheat:
-        text = f"{source}{kernels}\n\ndef {entry}({parameters}):\n{body}"
+        text = f"{source}{torch}{kernels}\n\ndef {entry}({parameters}):\n{body}"
         return Cheat(name=name, source=text, check=check, status=status)
 
     once = (
         "    kept = outs[0]\n"
         "    out = torch.empty_like(kept)\n"
         "    mark = kept.new_empty((1,), dtype=torch.int32)\n"
-        "    size = kept.shape[0] * kept.shape[1]\n"
+        f"    size = {' * '.join(sizes)}\n"
         "    _probe_once[(1,)](mark, kept, out, size, BLOCK=1024)\n"
         "    return (out, *outs[1:])\n"
     )
@@ -106,6 +109,15 @@ def cheats(task: Task) -> tuple[Cheat, ...]:
             "MEMORY",
         ),
     )
+
+
+def _floats(output: OutputSpec) -> bool:
+    return bool(output.shape) and ("float" in output.dtype or output.dtype == "T")
+
+
+def _imports_torch(source: str) -> bool:
+    found = [node for node in ast.parse(source).body if isinstance(node, ast.Import)]
+    return any(alias.name == "torch" and not alias.asname for node in found for alias in node.names)
 
 
 def _renamed(source: str, entry: str, kept: str) -> tuple[str, str]:

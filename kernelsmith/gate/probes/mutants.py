@@ -4,21 +4,11 @@ All are within the language and right to a few ulps or in all but one element; t
 every one of them in the bits.
 """
 
-from dataclasses import dataclass
-
 from kernelsmith.errors import EvidenceError
+from kernelsmith.gate.probes.mutant import Mutant
+from kernelsmith.gate.probes.mutants_logprob import LOGPROB
+from kernelsmith.gate.probes.mutants_swiglu import SWIGLU
 from kernelsmith.model import Task
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    """``old`` is replaced by ``new`` where it first stands (everywhere if ``everywhere``)."""
-
-    name: str
-    old: str
-    new: str
-    everywhere: bool = False
-
 
 RMS_NORM = (
     Mutant(name="eps left out", old="mean + eps", new="mean"),
@@ -109,7 +99,7 @@ LINEAR = (
     ),
 )
 
-SHIPPED = {"rms_norm": RMS_NORM, "linear": LINEAR}
+SHIPPED = {"rms_norm": RMS_NORM, "linear": LINEAR, "swiglu": SWIGLU, "logprob": LOGPROB}
 
 
 def mutants(task: Task) -> tuple[tuple[str, str], ...]:

@@ -63,10 +63,10 @@ def _rows(subject: Subject, value: str) -> Rewritten | None:
             return text.expression(f"{text.code(node)}[None, :]")
         if name == "tree_sum":
             return text.expression(f"{text.code(node)}[:, None]")
-        if name == "tl.sum" and isinstance(node, cst.Call):
-            return text.expression(f"tl.sum({text.code(node.args[0].value)}, axis=1)[:, None]")
-        if name == "tl.zeros" and isinstance(node, cst.Call):
-            return _wider_zeros(node)
+        if name in ("tl.sum", "tl.max", "tl.min") and isinstance(node, cst.Call):
+            return text.expression(f"{name}({text.code(node.args[0].value)}, axis=1)[:, None]")
+        if name in ("tl.zeros", "tl.full") and isinstance(node, cst.Call):
+            return _wider(node)
         if name in ("tl.load", "tl.store") and isinstance(node, cst.Call):
             return _row_masked(node, dependent)
         return None
@@ -82,12 +82,14 @@ def _rows(subject: Subject, value: str) -> Rewritten | None:
     return function, replace(plan, grid=(f"triton.cdiv({grid[0]}, {value})",))
 
 
-def _wider_zeros(node: cst.Call) -> cst.BaseExpression | None:
+def _wider(node: cst.Call) -> cst.BaseExpression | None:
     shape = node.args[0].value
     if isinstance(shape, cst.Tuple | cst.List) and len(shape.elements) == 1:
         width = text.code(shape.elements[0].value)
         rest = [text.code(a).rstrip(", ") for a in node.args[1:]]
-        return text.expression(f"tl.zeros({', '.join([f'(ROWS, {width})', *rest])})")
+        return text.expression(
+            f"{text.call_name(node)}({', '.join([f'(ROWS, {width})', *rest])})"
+        )
     return None
 
 

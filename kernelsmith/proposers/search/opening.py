@@ -21,6 +21,7 @@ _NARROW = 256
 _MIN_DOT_STEP = 16
 _LATER = 4
 _FEW_ROWS = 16
+_SHORT_BLOCK = 256
 # (rows up to, rows a tile): a tile that is mostly padding costs as much as a full one, and tiles of
 # 8 or 16 rows turn their weights in registers, without packing them first.
 _TILES_BY_ROWS = ((1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (112, 8))
@@ -38,7 +39,7 @@ def items(
         entries: of the task; what only other functions launch comes later, since fewer of the
             timed calls reach it.
     """
-    bests = [_best(site, row_counts(site)) for site in sites]
+    bests = [_best(site, row_counts(site), device) for site in sites]
     everything = merged(*(genome for _, genome in bests))
     if everything:
         yield "all patterns at once", everything
@@ -55,7 +56,7 @@ def items(
         yield note, genome
 
 
-def _best(site: Site, counts: tuple[int, ...]) -> Item:
+def _best(site: Site, counts: tuple[int, ...], device: str) -> Item:
     """The settings that promise most on one site."""
     if site.has_dot:
         return "tiles by rows, longer inner blocks", merged(
@@ -65,7 +66,17 @@ def _best(site: Site, counts: tuple[int, ...]) -> Item:
         if site.row_operands > _ROW_OPERANDS:
             return "narrow rows in one block", _narrow_rows(site)
         return "rows in one block", merged({Knob(site.name, "columns"): "single"}, _row_tile(site))
+    if "columns" in site.forms and device == "cpu":
+        return "short blocks of columns", _short_blocks(site)
     return "", {}
+
+
+def _short_blocks(site: Site) -> Genome:
+    """Shorter blocks for loops that sum nothing: lanes beyond the row cost as much as any other."""
+    tile = next(iter(site.steps & site.constants.keys()), "")
+    if not tile or int(site.default[tile]) <= _SHORT_BLOCK:
+        return {}
+    return {Knob(site.name, tile): str(_SHORT_BLOCK)}
 
 
 def _sums_rows(site: Site) -> bool:

@@ -1,0 +1,13 @@
+"""What a one-spot mutant of a seed is."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """``old`` is replaced by ``new`` where it first stands (everywhere if ``everywhere``)."""
+
+    name: str
+    old: str
+    new: str
+    everywhere: bool = False
