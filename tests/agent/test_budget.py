@@ -129,7 +129,7 @@ def test_no_call_begins_after_the_spend_reached_a_limit(
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=30), st.integers(0, 1 << 16))
 def test_at_most_one_call_can_take_the_spend_past_the_limit(outputs: list[int], seed: int) -> None:
     """Where no call costs more than was set aside, all but the last one end within the limit."""
-    limit = 1000
+    limit = 300
     budget, rng = Budget(settings(budget_tokens=limit)), random.Random(seed)
     ended: list[int] = []
 
