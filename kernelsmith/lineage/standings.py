@@ -105,11 +105,9 @@ def confirms_by_hand(connection: Connection, task: str, before_step: int | None 
     """How many of a task's candidates that people sent in by hand reached confirm, in all runs
     that began before a step: they are one series, in which the chance of a false accept adds up."""
     earlier = [] if before_step is None else [Run.step < before_step]
-    query = (
-        select(func.coalesce(func.sum(VerdictRow.reached_confirm), 0))
-        .join(Run, Run.id == VerdictRow.run_id)
-        .where(Run.proposer == PERSON, VerdictRow.task == task, *earlier)
-    )
+    runs = select(Run.id).where(Run.proposer == PERSON, *earlier)
+    reached = func.coalesce(func.sum(VerdictRow.reached_confirm), 0)
+    query = select(reached).where(VerdictRow.run_id.in_(runs), VerdictRow.task == task)
     return int(connection.execute(query).scalar_one())
 
 

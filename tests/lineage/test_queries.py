@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from kernelsmith.lineage import conversations, histories, queries, spending, standings
+from kernelsmith.lineage import (
+    conversations,
+    histories,
+    queries,
+    review_queue,
+    reviews,
+    spending,
+    standings,
+)
 from kernelsmith.lineage.journal import open_journal
 from kernelsmith.lineage.store import open_store
 from kernelsmith.lineage.verdicts import accepted, candidate_record, newest
@@ -17,6 +25,7 @@ from tests.loop import fakes
 BIG = (
     *("candidates", "verdicts", "checks", "parents", "blobs", "events", "timing_sessions"),
     *("sessions", "model_calls", "model_answers", "tool_results", "session_ends", "submissions"),
+    *("reviews", "exports", "retimings"),
 )
 
 
@@ -56,7 +65,15 @@ def resume(connection: Any, run_id: str, name: str) -> None:
     histories.history(connection, run_id, "toy")
 
 
-@pytest.mark.parametrize("command", [runs, show, show_run, show_session, resume, diff])
+def review(connection: Any, run_id: str, name: str) -> None:
+    item, *_ = review_queue.accepted_items(connection, run_id)
+    assert review_queue.item_of(connection, item.record) == item
+    review_queue.exports_of(connection, item.record)
+    reviews.approved(connection, run_id)
+    standings.confirms_by_hand(connection, "toy", 1000)
+
+
+@pytest.mark.parametrize("command", [runs, show, show_run, show_session, resume, diff, review])
 def test_no_query_of_a_command_scans_a_table_that_grows(
     tmp_path: Path, command: Callable[[Any, str, str], None]
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kernelsmith.errors import InputError
-from kernelsmith.lineage import reviews
+from kernelsmith.lineage import review_queue, reviews
 from kernelsmith.lineage.database import open_for_reading
 from kernelsmith.lineage.store import LineageStore, open_store
 from kernelsmith.lineage.verify import verify
@@ -135,6 +135,28 @@ def test_rejecting_an_ancestor_takes_support_from_descendants_until_they_are_tim
     decide(store, first, old_record, "undo")
     assert reason(record) is None
     intact(store)
+
+
+def test_where_the_newest_loses_its_final_timing_its_ancestor_stands(store: LineageStore) -> None:
+    run_id = begin(store)
+    first, _ = add(store, run_id, "# one\n")
+    second, _ = add(store, run_id, "# two\n", fakes.make_candidate("# one\n"))
+    third, _ = add(store, run_id, "# three\n", fakes.make_candidate("# two\n"))
+
+    def places() -> list[tuple[str, str, str | None]]:
+        with store.database.reading() as connection:
+            found = review_queue.accepted_items(connection)
+        return [(item.id, item.place, item.by) for item in found]
+
+    waits = [(second, "superseded", third), (first, "superseded", third)]
+    assert places() == [(third, "not timed", None), *waits]
+    time_it(store, run_id, third, holds=False)
+    time_it(store, run_id, second)
+    assert places() == [
+        (second, "stands", None),
+        (third, "unsupported", None),
+        (first, "superseded", second),
+    ]
 
 
 @pytest.mark.parametrize("table", ["reviews", "exports"])
