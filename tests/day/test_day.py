@@ -40,6 +40,7 @@ LOOSE = (
     (re.compile(r"\d+ steps, \d+ rows"), "STEPS, ROWS"),
     (re.compile(r"(/[\w.-]+)+/our_kernels"), "FOLDER/our_kernels"),
     (re.compile(r"\d+ of \d+ elements differ.*"), "ELEMENTS"),
+    (re.compile(r"no autograd: .*"), "no autograd"),
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r"─+"), "─"),
 )
