@@ -34,6 +34,17 @@ def changed(folder: Path, *pairs: tuple[str, str], every: bool = False) -> list[
     return [(each.level, each.message) for each in found if each.level != "ok"]
 
 
+AGAIN = """[[calls]]
+name = "again"
+variant = "plain"
+entry = "again"
+path = "train"
+args = [{ name = "x", kind = "none" }]
+outputs = [{ name = "y", class = "row", shape = ["M"], dtype = "T" }]
+
+[[calls]]
+name = "train"
+"""
 TIMED = ("weight = 0.3334", "weight = 0.0")
 BROKEN = {
     "form: output class": (
@@ -59,6 +70,13 @@ BROKEN = {
     "entry without a call": (
         [('entries = ["forward"]', 'entries = ["forward", "backward"]')],
         "entry backward has no call",
+    ),
+    "entry without a case": (
+        [
+            ('entries = ["forward"]', 'entries = ["forward", "again"]'),
+            ('[[calls]]\nname = "train"\n', AGAIN),
+        ],
+        "cpu: entry again has no case",
     ),
     "entry that is none": (
         [('entries = ["forward"]', 'entries = ["forward", "backward"]')],

@@ -15,6 +15,7 @@ from kernelsmith import catalog
 from kernelsmith.authoring import blocks, histogram
 from kernelsmith.authoring.trace import Seen, read_trace
 from kernelsmith.model import Task
+from tests.own_kernel.kernels import SUMMED
 
 Kernelsmith = Callable[..., tuple[int, str, str]]
 RMS = catalog.load_task("rms_norm", "cpu")
@@ -235,6 +236,20 @@ def test_shapes_tell_forms_apart_and_the_form_without_a_carry_is_meant() -> None
     assert fits("forward_infer", wide, row, None) == "infer"
     assert fits("backward", wide, wide, row, [4], None, row) == "backward_carry"
     assert fits("backward", wide, wide, row, [4], None, None) == "backward"
+
+
+def test_the_form_that_goes_on_with_a_sum_is_not_meant_by_sizes_alone(
+    kernelsmith: Kernelsmith, tmp_path: Path
+) -> None:
+    (tmp_path / "summed.py").write_text(SUMMED)
+    said = ["--arg", "weight=T[N]", "--arg", "bias=none"]
+    said += ["--output", "dw=batch:float32[N]:block=32:carry=dw_carry"]
+    said += ["--arg", "dw_carry=float32[N]?"]
+    assert kernelsmith("tasks", "new", "summed", "--from", "summed.py", *said)[0] == 0
+    task = catalog.load_task("summed", "cpu", [tmp_path / "tasks"])
+    text = json.dumps({**line("", 8, 1), "op": "backward"}).replace('"call": "", ', "")
+    (found,), bad = read_trace([text.encode()], task)
+    assert (found.call, bad) == ("backward", [])
 
 
 def test_nearby_token_counts_join_the_heavier() -> None:
