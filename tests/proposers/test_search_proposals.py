@@ -22,7 +22,7 @@ class Seen:
     message: str = ""
 
 
-@pytest.fixture(params=["rms_norm", "linear"])
+@pytest.fixture(params=["rms_norm", "linear", "swiglu", "logprob"])
 def task(request: pytest.FixtureRequest) -> Task:
     return load_task(request.param, "cpu")
 
@@ -182,3 +182,14 @@ def test_an_unknown_kernel_gets_proposals(name: str) -> None:
 def test_a_source_without_launches_gets_none() -> None:
     task = replace(load_task("rms_norm", "cpu"), seed_source="import torch\n")
     assert Search(0).propose(task, []) is None
+
+
+def test_kernels_with_two_sums_keep_one_row_and_elementwise_ones_get_short_blocks() -> None:
+    first = Search(1).propose(load_task("logprob", "cpu"), [])
+    assert first is not None
+    assert not [line for line in first.changes if " rows " in line]
+    assert "_forward(n_cols)[1024] columns off→single for n_cols≤1024" in first.changes
+    assert "_backward(n_cols)[1024] BLOCK 1024→256" in first.changes
+    gpu = Search(1).propose(load_task("swiglu", "cuda"), [])
+    assert gpu is not None
+    assert not [line for line in gpu.changes if "BLOCK 4096→256" in line]

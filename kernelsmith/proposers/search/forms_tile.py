@@ -87,9 +87,7 @@ def _wider(node: cst.Call) -> cst.BaseExpression | None:
     if isinstance(shape, cst.Tuple | cst.List) and len(shape.elements) == 1:
         width = text.code(shape.elements[0].value)
         rest = [text.code(a).rstrip(", ") for a in node.args[1:]]
-        return text.expression(
-            f"{text.call_name(node)}({', '.join([f'(ROWS, {width})', *rest])})"
-        )
+        return text.expression(f"{text.call_name(node)}({', '.join([f'(ROWS, {width})', *rest])})")
     return None
 
 

@@ -65,10 +65,22 @@ def _best(site: Site, counts: tuple[int, ...], device: str) -> Item:
     if "columns" in site.forms and site.ordered and not _sums_rows(site):
         if site.row_operands > _ROW_OPERANDS:
             return "narrow rows in one block", _narrow_rows(site)
+        if site.sums > 1:
+            return "rows in registers", _rows_in_registers(site)
         return "rows in one block", merged({Knob(site.name, "columns"): "single"}, _row_tile(site))
     if "columns" in site.forms and device == "cpu":
         return "short blocks of columns", _short_blocks(site)
     return "", {}
+
+
+def _rows_in_registers(site: Site) -> Genome:
+    """Loops over blocks written out, and one block for rows that fit one. A tile of several rows
+    pays only where one accumulator is live, since more of them leave the nearest cache."""
+    found = _width(site)
+    columns = {Knob(site.name, "columns"): "static"}
+    if found is not None:
+        columns[Knob(site.name, "columns", Bucket(*found))] = "single"
+    return columns
 
 
 def _short_blocks(site: Site) -> Genome:

@@ -22,7 +22,7 @@ class Site:
     length decides the order of a sum, so that only fitting them to the row is likely to keep bits;
     ``steps`` those that a loop steps by; ``default`` gives the seed's values; ``tiles`` maps a
     tile constant to the host text of the size it covers; ``row_operands`` counts the arguments
-    that are loaded at addresses which depend on the program.
+    that are loaded at addresses which depend on the program; ``sums`` the sums within a tile.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Site:
     default: dict[str, str] = field(default_factory=dict)
     has_dot: bool = False
     row_operands: int = 0
+    sums: int = 0
 
 
 def sites(program: Program) -> tuple[Site, ...]:
@@ -80,6 +81,7 @@ def _site(
         default=default,
         has_dot=has_dot,
         row_operands=_row_operands(kernel),
+        sums=text.calls(function, "tree_sum") + text.calls(function, "tl.sum"),
     )
 
 
