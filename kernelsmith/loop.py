@@ -117,7 +117,7 @@ def _explore(setup: Setup, lanes: list[Lane]) -> Reason:
     tally = _Tally(confirms=setup.before.confirms)
     # A candidate that waits may have been cut off inside confirm: count it there, so that the
     # chance of a false accept stays below 5 % a run.
-    tally.confirms += sum(len(lane.waiting) for lane in lanes)
+    tally.confirms += sum(lane.unsure for lane in lanes)
     while True:
         _note_agents_end(setup, lanes, tally)
         if setup.interrupts.requested:

@@ -14,6 +14,7 @@ from kernelsmith.lineage.histories import candidate_of
 from kernelsmith.lineage.models import (
     Blob,
     CandidateRow,
+    ModelAnswer,
     ModelCall,
     Parent,
     Run,
@@ -21,7 +22,7 @@ from kernelsmith.lineage.models import (
     SessionRow,
     Submission,
 )
-from kernelsmith.model import Candidate
+from kernelsmith.model import SCRIPTED_HEADER, SCRIPTED_MODEL, Candidate
 
 
 def run_ids(connection: Connection, prefix: str = "") -> list[str]:
@@ -142,15 +143,29 @@ def place_of(connection: Connection, record: str) -> tuple[str, str]:
 
 
 def is_rehearsed(connection: Connection, record: str) -> bool:
-    """Whether the agent of a rehearsal wrote a candidate: scripted replies, not a model."""
+    """Whether scripted replies wrote a candidate, not a model: its run was started as a rehearsal,
+    or its session was answered by a rehearsal's server."""
     query = (
         select(CandidateRow.author, Run.options)
         .join(Run, Run.id == CandidateRow.run_id)
         .where(CandidateRow.record == record)
     )
     row = connection.execute(query).one()
-    agent = json.loads(row.options).get("agent") or {}
-    return row.author == "agent" and bool(agent.get("rehearsal"))
+    if row.author != "agent":
+        return False
+    if (json.loads(row.options).get("agent") or {}).get("rehearsal"):
+        return True
+    played = (
+        select(ModelAnswer.call_id)
+        .join(ModelCall, ModelCall.id == ModelAnswer.call_id)
+        .join(Submission, Submission.session_id == ModelCall.session_id)
+        .where(
+            Submission.record == record,
+            (ModelAnswer.model == SCRIPTED_MODEL) | ModelAnswer.headers.contains(SCRIPTED_HEADER),
+        )
+        .limit(1)
+    )
+    return connection.execute(played).first() is not None
 
 
 def parent_records(connection: Connection, record: str) -> list[str]:

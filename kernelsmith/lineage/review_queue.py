@@ -63,7 +63,6 @@ def exports_of(connection: Connection, record: str) -> list[dict[str, Any]]:
 
 def _of_run(connection: Connection, run_id: str) -> list[ReviewItem]:
     row = queries.run_row(connection, run_id)
-    rehearsal = bool(row["options"].get("agent", {}).get("rehearsal"))
     found: list[ReviewItem] = []
     for task in row["seeds"]:
         for place, by, each, final in _placed(connection, run_id, task):
@@ -81,7 +80,7 @@ def _of_run(connection: Connection, run_id: str) -> list[ReviewItem]:
                     final=final,
                     why_not=reviews.why_not_approvable(connection, each["record"]),
                     decided=reviews.standing(connection, each["record"]),
-                    rehearsal=rehearsal and each["author"] == "agent",
+                    rehearsal=queries.is_rehearsed(connection, each["record"]),
                 )
             )
     return sorted(found, key=lambda item: _ORDER.index(item.place))

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from kernelsmith import catalog
+from kernelsmith.assembly import proof_line
 from kernelsmith.errors import EvidenceError, TaskError
 from kernelsmith.gate import policy, proof
 from kernelsmith.gate.probes.cheats import cheats
 from kernelsmith.gate.probes.mutants import mutants
 from kernelsmith.model import Candidate, CheckResult, Status, Task, Verdict, seed_candidate
-from kernelsmith.assembly import proof_line
 
 TASKS = ("rms_norm", "linear", "swiglu", "logprob")
 

@@ -288,3 +288,18 @@ def test_a_signal_that_is_ignored_stays_ignored_as_nohup_wants() -> None:
 
 def test_nothing_before_leaves_nothing_to_start_from() -> None:
     assert Before() == Before(elapsed_s=0.0, confirms=0, tasks={})
+
+
+def test_what_a_run_begins_with_was_begun_by_no_one_and_is_judged_as_the_first(
+    store: LineageStore,
+) -> None:
+    judge = fakes.FakeJudge(status=always("NOT_FASTER"))
+    first = fakes.make_candidate("# brought along\n")
+    setup = setup_for(
+        store,
+        judge,
+        first={"toy": first},
+        budget=loop.Budget(time_limit_s=1e3, max_candidates=1),
+    )
+    loop.run(setup)
+    assert [(name, confirms) for name, _, confirms in judge.judged] == [(first.id, 0)]
