@@ -118,12 +118,18 @@ def first_candidates(
 
 
 def edited_candidate(
-    store: "LineageStore", wiring: Wiring, file: Path, parent: str, task: Task
+    store: "LineageStore",
+    wiring: Wiring,
+    file: Path,
+    parent: str,
+    task: Task,
+    merged: tuple[str, ...] = (),
 ) -> dict[str, Candidate]:
     """A file that a person wrote, as the rewrite of a candidate on record or of the seed.
 
     Args:
         parent: a candidate's id, its beginning, or "seed".
+        merged: ids of candidates on record that the file is a merge of: its parents then.
 
     Raises:
         InputError: the file changes nothing, or the parent is of another task.
@@ -145,8 +151,9 @@ def edited_candidate(
             f"{file} is the seed's own program: there is nothing to judge",
             hint="spacing and comments alone make no other program",
         )
+    note = f"merged from {', '.join(merged)}" if merged else f"edited by hand: {file.name}"
     found = new_candidate(
-        source, task.name, author=PERSON, parents=(origin.id,), note=f"edited by hand: {file.name}"
+        source, task.name, author=PERSON, parents=merged or (origin.id,), note=note
     )
     if found.id == origin.id:
         raise InputError(

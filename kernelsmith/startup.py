@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 class Request:
     """What a run is asked to do. ``first``: a candidate of the database or a file to start from
     (it is judged first); ``parent``: what the file ``first`` is a person's rewrite of, a candidate
-    of the database or "seed"; ``seed``: the proposer's, None draws one; ``agent``: how the agent
+    of the database or "seed"; ``merged``: all candidates of the database that the file is a merge
+    of, ``parent`` the first; ``seed``: the proposer's, None draws one; ``agent``: how the agent
     talks to its model and what it may spend, where the proposer names it."""
 
     tasks: tuple[str, ...]
@@ -44,6 +45,7 @@ class Request:
     db: Path
     agent: AgentSettings | None = None
     parent: str | None = None
+    merged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +244,9 @@ def _beginning(
         raise InputError(
             "a person proposes one file", hint="`kernelsmith gate FILE --parent ID` judges it"
         )
-    first = assembly.edited_candidate(store, wiring, Path(request.first), request.parent, tasks[0])
+    first = assembly.edited_candidate(
+        store, wiring, Path(request.first), request.parent, tasks[0], request.merged
+    )
     with store.database.reading() as connection:
         confirms = standings.confirms_by_hand(connection, tasks[0].name)
     return first, Before(confirms=confirms)

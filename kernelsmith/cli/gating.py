@@ -51,7 +51,7 @@ def gate(
 
     settings = config.load()
     if parent is not None:
-        _recorded(
+        recorded(
             context, _request(file, task, parent, device, sandbox, task_folders, db), db, as_json
         )
         return
@@ -122,9 +122,14 @@ def _request(
     )
 
 
-def _recorded(
+def recorded(
     context: typer.Context, request: "startup.Request", named: Path | None, as_json: bool
 ) -> None:
+    """Judges the file of a request in a run of its own and tells the verdict.
+
+    Raises:
+        typer.Exit: it was rejected.
+    """
     from kernelsmith import startup
 
     def open_run(interrupts: "Interrupts") -> "AbstractContextManager[loop.Setup]":

@@ -15,6 +15,7 @@ from kernelsmith.cli import (
     gating,
     library_commands,
     lineage_commands,
+    merging,
     proxying,
     reading,
     rehearsing,
@@ -64,6 +65,7 @@ def build_app() -> typer.Typer:
     app.command("diff")(reading.diff)
     app.command("review")(_aborting(reviewing.review))
     app.command("gate")(_aborting(gating.gate))
+    app.command("merge")(_aborting(merging.merge))
     app.command("export")(_aborting(shipping.export))
     app.command("verify")(_aborting(verifying.verify))
     app.add_typer(library_commands.library_app(), name="library")
