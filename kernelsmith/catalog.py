@@ -129,21 +129,6 @@ def list_tasks(dirs: Sequence[Path] = ()) -> list[TaskListing]:
     return listings
 
 
-def check_task(name: str, dirs: Sequence[Path] = ()) -> list[Finding]:
-    """Everything that can be said of a task without running it.
-
-    Raises:
-        TaskError: there is no task of that name.
-    """
-    entry = find_task(name, dirs)
-    try:
-        file = read_file(entry.path)
-        built = [load_task(name, device, dirs) for device in file.devices]
-    except TaskError as error:
-        return [Finding(level="error", message=error.message, hint=error.hint or "")]
-    return [finding for task in built for finding in findings(task)]
-
-
 def findings(task: Task) -> Iterator[Finding]:
     """What a task that loads leaves uncompared, and a count of its cases."""
     timed = [case for case in task.cases if case.weight > 0]

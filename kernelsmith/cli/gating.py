@@ -32,10 +32,8 @@ def gate(
             metavar="ID|seed", help="What it is an edit of: the verdict goes on record, for review."
         ),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    sandbox: Annotated[
-        str | None, typer.Option(help="auto, docker, bubblewrap or process.")
-    ] = None,
+    device: options.Device = None,
+    sandbox: options.Sandbox = None,
     task_folders: options.TaskFolders = None,
     db: options.Database = None,
     as_json: options.AsJson = False,

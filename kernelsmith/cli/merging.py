@@ -40,9 +40,7 @@ def merge(
     write_only: Annotated[bool, typer.Option("--write-only", help="Write it, judge nothing.")] = (
         False
     ),
-    sandbox: Annotated[
-        str | None, typer.Option(help="auto, docker, bubblewrap or process.")
-    ] = None,
+    sandbox: options.Sandbox = None,
     task_folders: options.TaskFolders = None,
     db: options.Database = None,
     as_json: options.AsJson = False,

@@ -15,6 +15,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdou
 TaskFolders = Annotated[
     list[Path] | None, typer.Option("--tasks", metavar="DIR", help="Look for tasks here first.")
 ]
+Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
+Sandbox = Annotated[str | None, typer.Option(help="auto, docker, bubblewrap or process.")]
 Model = Annotated[str | None, typer.Option(help="The agent's model, any id its server knows.")]
 BudgetUsd = Annotated[
     str | None, typer.Option(help="The agent's dollars, default 5; `none` for no such limit.")

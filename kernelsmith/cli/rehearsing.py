@@ -29,9 +29,7 @@ def rehearse(
     time_limit: Annotated[
         str, typer.Option(help="When to end, final timing included.")
     ] = DEFAULT_TIME_LIMIT,
-    sandbox: Annotated[
-        str | None, typer.Option(help="auto, docker, bubblewrap or process.")
-    ] = None,
+    sandbox: options.Sandbox = None,
     db: options.Database = None,
     as_json: options.AsJson = False,
 ) -> None:

@@ -59,7 +59,6 @@ def page_fields(page: Page) -> dict[str, Any]:
         "superseded_by": None if item is None else item.by,
         "approvable": item is not None and item.why_not is None,
         "why_not": why_not(page),
-        "rehearsal": item is not None and item.rehearsal,
         "believed": [{"check": each.name, "because": believed.words(each)} for each in checks],
         "ancestry": [{"candidate": name, "what": what} for name, what in page.ancestry],
         "decisions": list(page.decisions),
@@ -82,17 +81,11 @@ def show_page(page: Page, db: Path | None) -> None:
     candidate, where = page.found.candidate, printing.named_database(db)
     printing.say(console, f"candidate  {candidate.id} of {candidate.task}", "bold")
     printing.say(console, f"run        {page.found.run_id}")
-    label = f" ({REHEARSAL})" if page.item is not None and page.item.rehearsal else ""
+    label = f" ({REHEARSAL})" if page.found.rehearsal else ""
     printing.say(
         console, f"author     {candidate.author}{label}, {page.found.proposed_at[:19]} UTC"
     )
-    if candidate.origin:
-        session_id = candidate.origin.partition("/")[0]
-        printing.say(console, f"session    {session_id} (kernelsmith show {session_id}{where})")
-    if candidate.changes:
-        printing.say(console, f"changes    {', '.join(candidate.changes)}")
-    if candidate.note:
-        printing.say_all(console, "its note   ", candidate.note)
+    verdicts.say_origin(console, candidate, where, note="its note")
     _show_ancestry(console, page.ancestry)
     printing.say(console)
     printing.say(console, "what changed against the seed", "bold")

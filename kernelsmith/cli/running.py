@@ -29,10 +29,8 @@ def run(
         str | None,
         typer.Option(help="Who proposes: search (needs no model), agent, or search,agent."),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    sandbox: Annotated[
-        str | None, typer.Option(help="auto, docker, bubblewrap or process.")
-    ] = None,
+    device: options.Device = None,
+    sandbox: options.Sandbox = None,
     time_limit: Annotated[
         str | None, typer.Option(help="When to end, final timing included: 90s, 5m, 8h.")
     ] = None,

@@ -17,10 +17,8 @@ def doctor(
         bool, typer.Option("--gate", help="Also run the gate's proof of itself.")
     ] = False,
     proposer: Annotated[str | None, typer.Option(help="search, agent or search,agent.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    sandbox: Annotated[
-        str | None, typer.Option(help="auto, docker, bubblewrap or process.")
-    ] = None,
+    device: options.Device = None,
+    sandbox: options.Sandbox = None,
     task_folders: options.TaskFolders = None,
     db: options.Database = None,
     as_json: options.AsJson = False,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelsmith.cli import printing
 from kernelsmith.cli.transcript import REHEARSAL
-from kernelsmith.model import CheckResult, Gain, Verdict
+from kernelsmith.model import Candidate, CheckResult, Gain, Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,6 +93,18 @@ def decision_words(decision: "Standing") -> str:
     return f"{words}: {decision.note}" if decision.note else words
 
 
+def say_origin(console: "Console", candidate: Candidate, where: str, note: str = "note") -> None:
+    """What is told of a candidate's making: session, changes, its author's note. ``where``: what
+    a next command needs to find the database."""
+    if candidate.origin:
+        session_id = candidate.origin.partition("/")[0]
+        printing.say(console, f"session    {session_id} (kernelsmith show {session_id}{where})")
+    if candidate.changes:
+        printing.say(console, f"changes    {', '.join(candidate.changes)}")
+    if candidate.note:
+        printing.say_all(console, f"{note:<11}", candidate.note)
+
+
 def show_record(found: "CandidateRecord", db: Path | None) -> None:
     """A candidate's record for people. ``db``: the file, if the user named it as an option."""
     console = printing.out()
@@ -105,13 +117,7 @@ def show_record(found: "CandidateRecord", db: Path | None) -> None:
     printing.say(console, f"author     {candidate.author}, {found.proposed_at}{label}")
     for name, _ in found.parents:
         printing.say(console, f"parent     {name}")
-    if candidate.origin:
-        session_id = candidate.origin.partition("/")[0]
-        printing.say(console, f"session    {session_id} (kernelsmith show {session_id}{where})")
-    if candidate.changes:
-        printing.say(console, f"changes    {', '.join(candidate.changes)}")
-    if candidate.note:
-        printing.say_all(console, "note       ", candidate.note)
+    say_origin(console, candidate, where)
     if found.verdict is None:
         printing.say(console, f"verdict    {_unjudged(found)}")
         return

@@ -22,9 +22,7 @@ def replay(
     run_id: Annotated[
         str | None, typer.Option("--run", help="The candidate as it is in this run.")
     ] = None,
-    sandbox: Annotated[
-        str | None, typer.Option(help="auto, docker, bubblewrap or process.")
-    ] = None,
+    sandbox: options.Sandbox = None,
     db: options.Database = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -57,10 +55,8 @@ def verify(
     strict: Annotated[
         bool, typer.Option("--strict", help="Also demand the bits and files of the certificates.")
     ] = False,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    sandbox: Annotated[
-        str | None, typer.Option(help="auto, docker, bubblewrap or process.")
-    ] = None,
+    device: options.Device = None,
+    sandbox: options.Sandbox = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Check a library again: is each winner its seed, bit for bit, now and here?"""

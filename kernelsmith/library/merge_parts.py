@@ -4,7 +4,7 @@ each one's text under other names."""
 import ast
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelsmith.errors import InputError
@@ -101,14 +101,20 @@ def written(parts: Parts, name: str, names: Mapping[str, str]) -> str:
 
 def reached(parts: Parts, name: str) -> list[str]:
     """The names of a part and of all that it uses, in the module's order."""
+    found = _closure(name, lambda each: parts.parts[each].uses)
+    return [each for each in parts.parts if each in found]
+
+
+def _closure(name: str, uses: Callable[[str], Iterable[str]]) -> set[str]:
+    """``name`` and all that it uses, directly or not."""
     found: set[str] = set()
     waiting = [name]
     while waiting:
         each = waiting.pop()
         if each not in found:
             found.add(each)
-            waiting.extend(parts.parts[each].uses)
-    return [each for each in parts.parts if each in found]
+            waiting.extend(uses(each))
+    return found
 
 
 def function(parts: Parts, name: str) -> ast.FunctionDef:
@@ -153,13 +159,7 @@ def _bound(node: ast.AST) -> frozenset[str]:
 
 def _program(name: str, nodes: Mapping[str, ast.stmt], imported: Sequence[str]) -> str:
     """The hash of a part and of all that it uses, without docstrings."""
-    found: set[str] = set()
-    waiting = [name]
-    while waiting:
-        each = waiting.pop()
-        if each not in found:
-            found.add(each)
-            waiting.extend(_used(nodes[each], list(nodes)))
+    found = _closure(name, lambda each: _used(nodes[each], list(nodes)))
     told = [name]
     for each in sorted(found):
         told += [_dump(nodes[each]), *(f"lang {one}" for one in _used(nodes[each], imported))]
