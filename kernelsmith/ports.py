@@ -15,7 +15,6 @@ from kernelsmith.model import (
     JournalEntry,
     Look,
     LookKind,
-    SessionRecord,
     Task,
     Verdict,
 )
@@ -129,11 +128,6 @@ class Journal(Protocol):
     def append(self, entry: JournalEntry) -> "Future[str]":
         """Records one entry in one transaction, blobs included. The future gives its id (a call's
         for CallSent) once it is durable, or raises StorageError or DatabaseError."""
-
-    def sessions(self, run_id: str) -> Sequence[SessionRecord]:
-        """Everything on record of a run's conversations, in order of their beginning."""
-
-    def close(self) -> None: ...
 
 
 class Device(Protocol):

@@ -33,8 +33,6 @@ SCHEMA: Literal["kernelsmith.library/1"] = "kernelsmith.library/1"
 INDEX = "library.json"
 CERTIFICATE = "certificate.json"
 KERNEL, SEED, LANG, LAUNCH = "kernel.py", "seed.py", "lang.py", "launch.py"
-HASHED = (KERNEL, SEED, LANG, LAUNCH)
-"""Files of an epoch whose hashes its certificate holds."""
 EPOCH_NAME = re.compile(r"^e[0-9a-f]{16}$")
 
 

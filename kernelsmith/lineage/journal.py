@@ -2,11 +2,14 @@
 transaction. A future that resolved stands for bytes on the disk."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
+
+from sqlalchemy import Connection
 
 from kernelsmith.errors import InfrastructureError
 from kernelsmith.lineage import conversations, database
@@ -53,12 +56,8 @@ class LineageJournal:
         Raises:
             DatabaseError: a request or an answer is not as it was recorded.
         """
-        opened = database.open_for_reading(self.path, self.busy_timeout_s)
-        try:
-            with opened.reading() as connection:
-                return conversations.sessions(connection, run_id)
-        finally:
-            opened.close()
+        with self._reading() as connection:
+            return conversations.sessions(connection, run_id)
 
     def resumable(self, run_id: str) -> tuple[Sequence[SessionRecord], Sequence[Usage]]:
         """What an agent goes on from: a run's own conversations, whole where they have not ended,
@@ -67,13 +66,19 @@ class LineageJournal:
         Raises:
             DatabaseError: a request or an answer is not as it was recorded.
         """
+        with self._reading() as connection:
+            return (
+                conversations.resumable(connection, run_id),
+                conversations.usage_of_run(connection, run_id),
+            )
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """One view, by a connection of its own: any thread may ask."""
         opened = database.open_for_reading(self.path, self.busy_timeout_s)
         try:
             with opened.reading() as connection:
-                return (
-                    conversations.resumable(connection, run_id),
-                    conversations.usage_of_run(connection, run_id),
-                )
+                yield connection
         finally:
             opened.close()
 

@@ -1,12 +1,12 @@
 """What stands between a conversation and the parts it uses: it watches, and changes little."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelsmith.model import CallAnswered, CallSent, JournalEntry, SessionRecord, ToolDone, Usage
+from kernelsmith.model import CallAnswered, CallSent, JournalEntry, ToolDone, Usage
 from kernelsmith.ports import Journal
 from kernelsmith.proposers.agent.budget import Budget, Call, Ticket
 from kernelsmith.proposers.agent.desk import Desk
@@ -47,14 +47,6 @@ class CountingJournal:
             raise
         future.add_done_callback(lambda done: self._answered(done, entry))
         return future
-
-    def sessions(self, run_id: str) -> Sequence[SessionRecord]:
-        """As the journal's own."""
-        return self.journal.sessions(run_id)
-
-    def close(self) -> None:
-        """As the journal's own."""
-        self.journal.close()
 
     def _sent(self, done: "Future[str]", call: Call) -> None:
         if done.exception() is None:
