@@ -1,10 +1,12 @@
 """The played candidates: the winner of each task, and variants a few edits off it."""
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from kernelsmith import catalog
 from kernelsmith.errors import EvidenceError
 
 Edit = tuple[str, str]
@@ -134,10 +136,15 @@ VARIANTS: Mapping[str, Mapping[str, Variant]] = {
 
 @cache
 def winner(task: str) -> str:
-    """The source of the task's winner, without the lines that say what the file is."""
+    """The source of the task's winner: the shipped seed with the edits of ``played/TASK.toml``.
+
+    Raises:
+        EvidenceError: the seed is not the one that the edits were written for.
+    """
     folder = resources.files("kernelsmith.rehearsal") / "played"
-    text = (folder / f"{task}.py").read_text(encoding="utf-8")
-    return text.partition("\n\n")[2]
+    edits = tomllib.loads((folder / f"{task}.toml").read_text(encoding="utf-8"))["edits"]
+    seed = catalog.load_task(task, "cpu").seed_source
+    return edited(seed, tuple((each["old"], each["new"]) for each in edits))
 
 
 def source(task: str, name: str) -> str:

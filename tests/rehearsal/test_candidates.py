@@ -8,7 +8,7 @@ import pytest
 from kernelsmith import catalog, devices
 from kernelsmith.gate import policy
 from kernelsmith.gate.judge import Gate
-from kernelsmith.model import new_candidate
+from kernelsmith.model import candidate_id, new_candidate
 from kernelsmith.ports import Sandbox
 from kernelsmith.proposers.search import normalised_hash
 from kernelsmith.rehearsal import variants
@@ -88,3 +88,9 @@ def test_a_plea_is_the_winners_program(task: str) -> None:
 def test_mending_a_variant_gives_the_winner(task: str, name: str) -> None:
     mended = variants.edited(variants.source(task, name), variants.mending(task, name))
     assert mended == variants.winner(task)
+
+
+def test_the_winners_are_the_recorded_ones() -> None:
+    """Ids that committed results name; a changed seed needs its edits looked at again."""
+    ids = {task: candidate_id(variants.winner(task)) for task in variants.VARIANTS}
+    assert ids == {"rms_norm": "10844b097c19833d", "linear": "1015da978e99631b"}
