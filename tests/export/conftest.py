@@ -15,9 +15,9 @@ if ROOT not in sys.path:
 from kernelsmith.library.export import Export, export  # noqa: E402
 from kernelsmith.lineage.store import open_store  # noqa: E402
 from kernelsmith.ports import Sandbox  # noqa: E402
+from kernelsmith.rehearsal import variants  # noqa: E402
 from kernelsmith.sandbox.process import open_process  # noqa: E402
 from tests.export.lineages import (  # noqa: E402
-    PLAYED,
     Lineage,
     builders,
     quiet,
@@ -42,7 +42,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
     root = tmp_path_factory.mktemp("shipped")
     lineage = Lineage(path=root / "runs.db", task=small_task())
     lineage.begin()
-    candidate, record = lineage.accepted(PLAYED.read_text(encoding="utf-8"))
+    candidate, record = lineage.accepted(variants.winner("rms_norm"))
     lineage.timed(candidate)
     lineage.decide(record)
     folder = root / "our_kernels"

@@ -27,7 +27,6 @@ from kernelsmith.ports import Role, Sandbox, Worker
 from kernelsmith.wiring import real, versions
 
 ROOT = Path(__file__).resolve().parents[2]
-PLAYED = ROOT / "kernelsmith" / "rehearsal" / "played" / "rms_norm.py"
 FORMS = ("train", "infer", "backward", "residual_train", "residual_backward")
 
 

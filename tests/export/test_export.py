@@ -11,8 +11,9 @@ from kernelsmith.library import contents, layout, placing, sources
 from kernelsmith.library.export import export
 from kernelsmith.lineage.store import open_store
 from kernelsmith.model import candidate_id
+from kernelsmith.rehearsal import variants
 from tests.export.conftest import Shipped
-from tests.export.lineages import PLAYED, builders, quiet
+from tests.export.lineages import builders, quiet
 from tests.lineage.asking import counted, intact
 
 
@@ -43,7 +44,7 @@ def test_the_folder_holds_the_winner_its_seed_and_their_functions(shipped: Shipp
     kernel = (epoch / layout.KERNEL).read_text(encoding="utf-8")
     assert "from .lang import tree_sum" in kernel
     assert "kernelsmith" not in kernel.split('"""')[2]
-    assert sources.judged(kernel) == PLAYED.read_text(encoding="utf-8")
+    assert sources.judged(kernel) == variants.winner("rms_norm")
     assert candidate_id(sources.judged(kernel)) == shipped.winner
     seed = sources.judged((epoch / layout.SEED).read_text(encoding="utf-8"))
     assert seed == shipped.lineage.task.seed_source

@@ -1,12 +1,9 @@
 """Winners to merge: the seed's program with other launch options, and the played winners."""
 
-from pathlib import Path
-
 from kernelsmith.catalog import load_task
 from kernelsmith.library.merge import Winner
 from kernelsmith.model import Task, candidate_id
-
-ROOT = Path(__file__).resolve().parents[2]
+from kernelsmith.rehearsal import variants
 
 
 def task(name: str) -> Task:
@@ -14,7 +11,7 @@ def task(name: str) -> Task:
 
 
 def played(name: str) -> str:
-    return (ROOT / "kernelsmith" / "rehearsal" / "played" / f"{name}.py").read_text()
+    return variants.winner(name)
 
 
 def edited(source: str, old: str, new: str) -> str:
