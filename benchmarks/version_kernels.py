@@ -216,7 +216,7 @@ def _seed_linear(dtype: torch.dtype, with_bias: bool) -> str:
 
 def _few_rows(dtype: torch.dtype) -> str:
     """The seed's product in tiles of few rows, on weights contiguous along k."""
-    from linear_variants import linear_tiles
+    from hand_variants import linear_tiles
 
     seed = load_seed("linear")
     x, weight = floats(18, (21, 320), dtype), floats(19, (200, 320), dtype)

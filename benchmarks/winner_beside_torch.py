@@ -21,8 +21,8 @@ from typing import Any
 
 import torch
 import triton
-from cpu_device import Recorder, record, time_by_turns
-from linear_variants import linear_tiles, tiles_for
+from hand_variants import linear_tiles, tiles_for
+from native_time import Recorder, record, time_by_turns
 from version_kernels import floats, load_seed
 
 from kernelsmith.devices.cpu import activated
