@@ -87,12 +87,13 @@ class Carried:
     buffer: Buffer | None = None
 
 
-def start(lo: Lowering, item: Carried) -> None:
-    """Before the loop: chooses how the value is carried and prepares its first value."""
+def start(lo: Lowering, item: Carried, *, moving: bool = True) -> None:
+    """Before the loop: chooses how the value is carried and prepares its first value. ``moving``:
+    a tensor may be carried as its first value and a running sum."""
     if not item.arg.ty.shape:
         item.kind, item.first = "scalar", str(scalar(lo, item.init).val)
         return
-    item.deltas = uniform_delta(lo, item.new, item.arg)
+    item.deltas = uniform_delta(lo, item.new, item.arg) if moving else None
     if item.deltas is not None:
         item.kind = "shifted" if item.deltas else "same"
         item.init = settled(lo, item.init, always=not item.deltas)

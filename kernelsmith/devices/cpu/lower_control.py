@@ -17,9 +17,8 @@ from kernelsmith.devices.cpu.lower_carry import (
 from kernelsmith.devices.cpu.lower_evaluate import evaluate
 from kernelsmith.devices.cpu.lower_forms import Form, llvm
 from kernelsmith.devices.cpu.lower_nest import fill
-from kernelsmith.devices.cpu.lower_state import Context, Lowering, Scalar, Shifted
-from kernelsmith.devices.cpu.ttir import Op
-from kernelsmith.errors import CompileError
+from kernelsmith.devices.cpu.lower_state import Bound, Buffer, Context, Lowering, Scalar, Shifted
+from kernelsmith.devices.cpu.ttir import Op, Value
 
 Run = Callable[[Lowering, Sequence[Op]], None]
 
@@ -153,32 +152,33 @@ def lower_if(lo: Lowering, op: Op, run: Run) -> None:
 
 
 def lower_while(lo: Lowering, op: Op, run: Run) -> None:
-    """``scf.while`` over scalars."""
+    """``scf.while``. Scalars are phis; a carried tensor has a buffer, and so has a tensor that the
+    condition passes on, unless it is a carried one as it stands."""
     em, level = lo.em, lo.em.depth
     before, after = op.regions
-    values = [*before.args, *after.args, *op.results]
-    if any(v.ty.shape for v in values):
-        raise CompileError(
-            f"scf.while that carries a tensor at {op.line} is not lowered on the cpu device",
-            op=op.name,
-            line=op.line,
-            hint="use a for loop",
-        )
     name = em.fresh("while")
-    firsts = [scalar(lo, v) for v in op.operands]
+    carried = [
+        Carried(arg, init, new)
+        for arg, init, new in zip(before.args, op.operands, after.ops[-1].operands, strict=True)
+    ]
+    for item in carried:
+        start(lo, item, moving=False)
     em.streams.append(Stream([], f"{name}.head"))
     inner = em.depth
-    names = [f"%{em.fresh('p')}" for _ in before.args]
-    for arg, phi in zip(before.args, names, strict=True):
-        lo.env[arg] = Scalar(Form("U", arg.ty.elem, phi, inner, 0, is_dirty(arg)))
+    for item in carried:
+        enter(lo, item, inner)
     run(lo, before.ops[:-1])
-    condition, *passed = (scalar(lo, v) for v in before.ops[-1].operands)
-    em.do(inner, f"br i1 {condition.val}, label %{name}.body, label %{name}.end")
+    condition, *passed = before.ops[-1].operands
+    test = scalar(lo, condition).val
+    bounds = [_passed(lo, value) for value in passed]
+    lo.consumed(before.ops[-1])
+    em.do(inner, f"br i1 {test}, label %{name}.body, label %{name}.end")
     em.block(inner, f"{name}.body")
-    for arg, form in zip(after.args, passed, strict=True):
-        lo.env[arg] = Scalar(form)
+    for arg, bound in zip(after.args, bounds, strict=True):
+        lo.env[arg] = bound
     run(lo, after.ops[:-1])
-    nexts = [scalar(lo, v) for v in after.ops[-1].operands]
+    phis = commit(lo, carried)
+    lo.consumed(after.ops[-1])
     latch = em.label(inner)
     stream = em.streams.pop()
     outer = em.streams[-1]
@@ -189,12 +189,23 @@ def lower_while(lo: Lowering, op: Op, run: Run) -> None:
         f"  br label %{name}.head",
         f"{name}.head:",
     ]
-    for phi, first, new in zip(names, firsts, nexts, strict=True):
-        pairs = f"[{first.val}, %{name}.pre], [{new.val}, %{latch}]"
-        lines.append(f"  {phi} = phi {llvm(first.elem)} {pairs}")
+    for phi, type_, first, new in phis:
+        lines.append(f"  {phi} = phi {type_} [{first}, %{name}.pre], [{new}, %{latch}]")
     lines += [*stream.lines, f"  br label %{name}.head", f"{name}.end:"]
     outer.label = f"{name}.end"
-    for result, form in zip(op.results, passed, strict=True):
-        lo.env[result] = Scalar(
-            Form("U", form.elem, form.val, min(form.level, level), 0, form.dirty)
-        )
+    for result, bound in zip(op.results, bounds, strict=True):
+        if isinstance(bound, Scalar):
+            form = bound.form
+            at = min(form.level, level)
+            bound = Scalar(Form("U", form.elem, form.val, at, 0, form.dirty))
+        lo.env[result] = bound
+
+
+def _passed(lo: Lowering, value: Value) -> Bound:
+    """What a loop's condition hands to the body and to the results, evaluated now."""
+    if not value.ty.shape:
+        return Scalar(scalar(lo, value))
+    bound = lo.env[value]
+    if isinstance(bound, Buffer):
+        return bound
+    return fill(lo, value, lo.new_buffer(value.ty, False))

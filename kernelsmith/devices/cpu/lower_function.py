@@ -1,27 +1,44 @@
 """A TTIR kernel as one exported LLVM function: the loop over programs and the op dispatch."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelsmith.devices.cpu import lower_elementwise, lower_memory
 from kernelsmith.devices.cpu.codegen_text import Emitter, Features, Stream
+from kernelsmith.devices.cpu.lower_atomic import atomic
+from kernelsmith.devices.cpu.lower_blocks import run_blocks
 from kernelsmith.devices.cpu.lower_carry import scalar
 from kernelsmith.devices.cpu.lower_constant import constant
 from kernelsmith.devices.cpu.lower_control import lower_for, lower_if, lower_while
 from kernelsmith.devices.cpu.lower_evaluate import evaluate
-from kernelsmith.devices.cpu.lower_forms import Form, llvm
+from kernelsmith.devices.cpu.lower_forms import Form
+from kernelsmith.devices.cpu.lower_gather import gather, histogram
+from kernelsmith.devices.cpu.lower_map import map_elementwise
 from kernelsmith.devices.cpu.lower_plan import index_ops, is_lazy, plan
-from kernelsmith.devices.cpu.lower_roots import dot_in_place, reduce_and_keep, settle, store
+from kernelsmith.devices.cpu.lower_reduce import reduce_and_keep
+from kernelsmith.devices.cpu.lower_roots import dot_in_place, settle, store
+from kernelsmith.devices.cpu.lower_scan import scan
 from kernelsmith.devices.cpu.lower_state import Context, Lazy, Lowering, Scalar, index_const
 from kernelsmith.devices.cpu.ttir import Block, Module, Op, Value
-from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE, refuse
+from kernelsmith.devices.cpu.ttir_ops import ATOMIC, ELEMENTWISE, refuse
 from kernelsmith.errors import CompileError
 
-_TARGET = re.compile(r"(\^[\w.$-]+)(?:\(([^)]*)\))?")
 _DIMS = {"x": 0, "y": 1, "z": 2}
-_ROOTS = {"tt.store": store, "tt.reduce": reduce_and_keep, "tt.dot": dot_in_place}
-_REGIONS = {"scf.for": lower_for, "scf.if": lower_if, "scf.while": lower_while}
+_ROOTS = {
+    **dict.fromkeys(ATOMIC, atomic),
+    "tt.store": store,
+    "tt.dot": dot_in_place,
+    "tt.histogram": histogram,
+    "tt.gather": gather,
+}
+_REGIONS = {
+    "scf.for": lower_for,
+    "scf.if": lower_if,
+    "scf.while": lower_while,
+    "tt.reduce": reduce_and_keep,
+    "tt.scan": scan,
+    "tt.map_elementwise": map_elementwise,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +71,7 @@ def lower(module: Module, features: Features, symbol: str, *, plain: bool = Fals
         ]
     em.streams.append(Stream([], "program"))
     _program_ids(em)
-    _run_blocks(lo, kernel.blocks)
+    run_blocks(lo, kernel.blocks, run)
     body = em.streams.pop()
     return LoweredText(ir=_text(em, symbol, body), arena_bytes=em.arena_bytes)
 
@@ -128,61 +145,6 @@ def _text(em: Emitter, symbol: str, body: Stream) -> str:
         *(f"!{i} = distinct !{{!{i}, !0}}" for i in range(1, em.loops + 1)),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _run_blocks(lo: Lowering, blocks: tuple[Block, ...]) -> None:
-    """The kernel's blocks; an early ``return`` makes more than one. Scalars pass by phis."""
-    em = lo.em
-    labels = {b.label: em.fresh("bb") for b in blocks[1:]}
-    incoming: dict[str, list[tuple[str, list[str]]]] = {label: [] for label in labels}
-    places: list[tuple[int, str, Block]] = []
-    for block in blocks:
-        if block.label:
-            em.block(1, labels[block.label])
-            places.append((len(em.streams[1].lines), block.label, block))
-            for arg in block.args:
-                if arg.ty.shape:
-                    raise CompileError("a branch that passes a tensor is not lowered", op="cf.br")
-                form = Form("U", arg.ty.elem, f"%{em.fresh('p')}", 1, 0, arg.ty.is_float)
-                lo.env[arg] = Scalar(form)
-        run(lo, block.ops[:-1])
-        if len(blocks) > 1:
-            settle(lo, block.ops[-1], everything=True)
-        _terminate(lo, block.ops[-1], labels, incoming)
-    for at, label, block in reversed(places):
-        phis = []
-        for i, arg in enumerate(block.args):
-            pairs = ", ".join(f"[{vals[i]}, %{source}]" for source, vals in incoming[label])
-            phis.append(f"  {scalar(lo, arg).val} = phi {llvm(arg.ty.elem)} {pairs}")
-        em.streams[1].lines[at:at] = phis
-    em.block(1, "finish")
-
-
-def _terminate(
-    lo: Lowering,
-    op: Op,
-    labels: dict[str, str],
-    incoming: dict[str, list[tuple[str, list[str]]]],
-) -> None:
-    """The branch at a block's end."""
-    em = lo.em
-    if op.name == "tt.return":
-        em.do(1, "br label %finish")
-        return
-    if op.name not in ("cf.br", "cf.cond_br"):
-        run(lo, [op])
-        return
-    given = list(op.operands)
-    condition = given.pop(0) if op.name == "cf.cond_br" else None
-    names = []
-    for label, passed in _TARGET.findall(str(op.attrs["head"])):
-        count = passed.count("%")
-        values = [str(scalar(lo, v).val) for v in given[:count]]
-        given = given[count:]
-        incoming[label].append((em.label(1), values))
-        names.append(f"label %{labels[label]}")
-    test = f"i1 {scalar(lo, condition).val}, " if condition else ""
-    em.do(1, f"br {test}{', '.join(names)}")
 
 
 def run(lo: Lowering, ops: Sequence[Op]) -> None:
@@ -265,17 +227,14 @@ def _unsplat(lo: Lowering, op: Op) -> Form:
 def _call(lo: Lowering, op: Op) -> None:
     """Calls are inlined: the callee's ops run with fresh values."""
     callee = lo.callees.get(str(op.attrs["callee"]))
-    if callee is None or len(callee.blocks) != 1:
+    if callee is None:
         raise refuse("tt.call", op.line)
-    names: dict[Value, Value] = {}
-    for arg, given in zip(callee.args, op.operands, strict=True):
-        names[arg] = given
-    block = _clone(callee.blocks[0], names)
-    index_ops(lo, (block,))
-    lo.kept |= plan(lo, (block,))
-    run(lo, block.ops)
-    for result, new in zip(op.results, block.ops[-1].operands, strict=True):
-        lo.env[result] = lo.env[new]
+    names: dict[Value, Value] = dict(zip(callee.args, op.operands, strict=True))
+    blocks = tuple(_clone(block, names) for block in callee.blocks)
+    index_ops(lo, blocks)
+    lo.kept |= plan(lo, blocks)
+    bounds = run_blocks(lo, blocks, run)
+    lo.env.update(zip(op.results, bounds, strict=True))
 
 
 def _clone(block: Block, names: dict[Value, Value]) -> Block:

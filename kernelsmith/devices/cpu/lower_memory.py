@@ -167,7 +167,7 @@ def masked_store(em: Emitter, lanes: int, t: str, value: str, pointer: str, bits
     return f"{call} void @{name}({many} {value}, ptr {align}{pointer}, <{lanes} x i1> {bits})"
 
 
-def _safe_pointers(
+def lane_pointers(
     em: Emitter, lanes: int, pointer: Form, mask: Form | None, level: int
 ) -> list[str]:
     """One address a lane; masked-off lanes point into the arena."""
@@ -200,7 +200,7 @@ def _gather(
     """Elements at any addresses. Masked-off lanes read the arena's spill slot instead."""
     t, size = memory_type(elem), Ty(elem).item_bytes
     many, value = f"<{lanes} x {t}>", "poison"
-    for lane, address in enumerate(_safe_pointers(em, lanes, pointer, mask, level)):
+    for lane, address in enumerate(lane_pointers(em, lanes, pointer, mask, level)):
         one = em.op(level, f"load {t}, ptr {address}, align {size}")
         value = em.op(level, f"insertelement {many} {value}, {t} {one}, i64 {lane}")
     if mask is None:
@@ -250,7 +250,7 @@ def store(
             bits = as_vector(em, mask, lanes)
             em.do(level, masked_store(em, lanes, t, text, str(pointer.val), bits))
         return
-    for lane, address in enumerate(_safe_pointers(em, lanes, pointer, mask, level)):
+    for lane, address in enumerate(lane_pointers(em, lanes, pointer, mask, level)):
         one = em.op(level, f"extractelement {many} {text}, i64 {lane}")
         em.do(level, f"store {t} {one}, ptr {address}, align {size}")
 

@@ -9,10 +9,10 @@ the tensor is defined outside of.
 from kernelsmith.devices.cpu.lower_pairs import kept_levels
 from kernelsmith.devices.cpu.lower_state import Lowering
 from kernelsmith.devices.cpu.ttir import Block, Op, Value
-from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE, SHAPE
+from kernelsmith.devices.cpu.ttir_ops import ATOMIC, ELEMENTWISE, SHAPE
 
 _LAZY = ELEMENTWISE | frozenset(SHAPE) | {"tt.load", "arith.constant", "ub.poison"}
-_WRITES = frozenset({"tt.store", "tt.call"})
+_WRITES = frozenset({"tt.store", "tt.call", *ATOMIC})
 #: Rough instructions a vector; what costs more is not computed twice.
 _COST = {
     "arith.divf": 12, "tt.precise_divf": 12, "math.sqrt": 12, "math.rsqrt": 24,

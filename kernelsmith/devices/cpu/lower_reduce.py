@@ -7,67 +7,101 @@ region is always the earlier element.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from kernelsmith.devices.cpu import lower_elementwise
 from kernelsmith.devices.cpu.codegen_text import Loop
-from kernelsmith.devices.cpu.lower_constant import constant
+from kernelsmith.devices.cpu.lower_blocks import Run
+from kernelsmith.devices.cpu.lower_carry import is_dirty
 from kernelsmith.devices.cpu.lower_evaluate import evaluate, write_buffer
 from kernelsmith.devices.cpu.lower_forms import Form, llvm, vec, vector_form
+from kernelsmith.devices.cpu.lower_graph import reaches
 from kernelsmith.devices.cpu.lower_masks import Masks, versioned
 from kernelsmith.devices.cpu.lower_nest import lane_axis, lane_count, over
-from kernelsmith.devices.cpu.lower_state import Context, Lowering, Scalar, index_const
-from kernelsmith.devices.cpu.ttir import Block, Op, Value
-from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE, refuse
-
-Forms = list[Form]
-
-
-def combine(lo: Lowering, lanes: int, region: Block, left: Forms, right: Forms) -> Forms:
-    """One application of the region to vectors (or scalars for ``lanes`` 1)."""
-    known: dict[Value, Form] = dict(zip(region.args, [*left, *right], strict=True))
-
-    def form(value: Value) -> Form:
-        if value in known:
-            return known[value]
-        bound = lo.env[value]
-        assert isinstance(bound, Scalar)
-        return bound.form
-
-    for op in region.ops[:-1]:
-        if op.name == "arith.constant":
-            known[op.results[0]] = constant(op)
-        elif op.name in ELEMENTWISE:
-            forms = [form(o) for o in op.operands]
-            known[op.results[0]] = lower_elementwise.apply(
-                lo.em, lanes, op, forms, op.results[0].ty
-            )
-        else:
-            raise refuse(op.name, op.line)
-    return [form(o) for o in region.ops[-1].operands]
+from kernelsmith.devices.cpu.lower_region import Forms, apply_region
+from kernelsmith.devices.cpu.lower_state import Buffer, Context, Lowering, Scalar, index_const
+from kernelsmith.devices.cpu.ttir import Op
+from kernelsmith.errors import CompileError
 
 
-def reduce(lo: Lowering, op: Op) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """The parts of a reduction or scan: where its elements come from and how two are combined."""
+
+    lo: Lowering
+    run: Run
+    op: Op
+
+    def combine(self, lanes: int, left: Forms, right: Forms) -> Forms:
+        """One application of the region to vectors (or scalars for ``lanes`` 1)."""
+        forms = apply_region(self.lo, self.run, lanes, self.op.regions, [*left, *right])
+        return [vector_form(self.lo.em, f, lanes) if lanes > 1 else f for f in forms]
+
+    def read(self, ctx: Context, index: Sequence[Form]) -> Forms:
+        """All operands at a place, as vectors."""
+        lo, op = self.lo, self.op
+        shape = op.operands[0].ty.shape
+        ctx.natural = tuple(
+            index_const(0) if size == 1 else at for size, at in zip(shape, index, strict=True)
+        )
+        place = tuple(index)
+        if ctx.lanes == 1:
+            return [evaluate(lo, ctx, o, place) for o in op.operands]
+        masks = Masks(lo, ctx)
+        for operand in op.operands:
+            masks.visit(operand, place)
+
+        def get(ctx: Context) -> Forms:
+            return [evaluate(lo, ctx, o, place) for o in op.operands]
+
+        return [vector_form(lo.em, f, ctx.lanes) for f in versioned(lo, ctx, masks, get)]
+
+    def buffers(self) -> list[Buffer]:
+        """A buffer for each result."""
+        return [self.lo.new_buffer(r.ty, is_dirty(r)) for r in self.op.results]
+
+
+def reduce_and_keep(lo: Lowering, op: Op, run: Run) -> None:
+    """A reduction, which also writes the waiting tensors that it computes to their buffers."""
+    for value in list(lo.waiting):
+        if any(reaches(lo, operand, value) for operand in op.operands):
+            lo.tee[value] = lo.new_buffer(value.ty, False)
+            del lo.waiting[value]
+    reduce(Fold(lo=lo, run=run, op=op))
+    for value, buffer in lo.tee.items():
+        lo.env[value] = Buffer(buffer.base, buffer.ty, value in lo.dirty)
+    lo.tee.clear()
+
+
+def reduce(fold: Fold) -> None:
     """Lowers the op; results become scalars or buffers."""
+    lo, op = fold.lo, fold.op
     axis = op.attrs["axis"]
     assert isinstance(axis, int)
+    if op.attrs.get("reduction_ordering", "unordered") != "unordered":
+        raise CompileError(
+            f"tt.reduce with reduction_ordering = {op.attrs['reduction_ordering']} is not lowered",
+            op=op.name,
+            line=op.line,
+            hint="leave reduction_ordering out: this device has one documented order",
+        )
     shape = op.operands[0].ty.shape
     if len(shape) == 1:
         ctx = Context(lane_count(shape, 0), lo.em.depth)
-        results = _last_axis(lo, ctx, op, shape, ())
+        results = _last_axis(fold, ctx, shape, ())
         for value, form in zip(op.results, results, strict=True):
             lo.env[value] = Scalar(form)
         return
-    buffers = [lo.new_buffer(r.ty, r.ty.elem in ("f32", "f64")) for r in op.results]
+    buffers = fold.buffers()
     rest = shape[:axis] + shape[axis + 1 :]
 
     def row(ctx: Context, index: tuple[Form, ...]) -> None:
         inner = Context(lane_count(shape, axis), lo.em.depth)
-        forms = _last_axis(lo, inner, op, shape, index)
+        forms = _last_axis(fold, inner, shape, index)
         for buffer, form in zip(buffers, forms, strict=True):
             write_buffer(lo, Context(1, lo.em.depth), buffer, index, form)
 
     def column(ctx: Context, index: tuple[Form, ...]) -> None:
-        forms = _ascending(lo, ctx, op, axis, shape[axis], index)
+        forms = _ascending(fold, ctx, axis, shape[axis], index)
         for buffer, form in zip(buffers, forms, strict=True):
             write_buffer(lo, ctx, buffer, index, form)
 
@@ -79,81 +113,59 @@ def reduce(lo: Lowering, op: Op) -> None:
         lo.env[value] = buffer
 
 
-def _last_axis(
-    lo: Lowering, ctx: Context, op: Op, shape: tuple[int, ...], outer: tuple[Form, ...]
-) -> Forms:
+def _last_axis(fold: Fold, ctx: Context, shape: tuple[int, ...], outer: tuple[Form, ...]) -> Forms:
     """Reduces one row to scalars."""
-    size, lanes, region = shape[-1], ctx.lanes, op.regions[0]
+    size, lanes = shape[-1], ctx.lanes
     ways = min(2, size // lanes)
 
     def at(ctx: Context, base: Form) -> Forms:
         lane = base
         if lanes > 1:
             lane = Form("A", "i64", base.val, base.level, 1, False, lanes)
-        index = (*outer, lane)
-        return _read(lo, ctx, op, index)
+        return fold.read(ctx, (*outer, lane))
 
     parts = [at(ctx, index_const(w * lanes)) for w in range(ways)]
     if size > lanes * ways:
-        parts = _row_loop(lo, op, size, lanes, parts, at)
+        parts = _row_loop(fold, size, lanes, parts, at)
     forms = parts[0]
     if ways == 2:
-        forms = combine(lo, lanes, region, parts[0], parts[1])
+        forms = fold.combine(lanes, parts[0], parts[1])
     while lanes > 1:
-        halves = [[_half(lo, f, lanes, h) for f in forms] for h in (0, 1)]
+        halves = [[_half(fold.lo, f, lanes, h) for f in forms] for h in (0, 1)]
         lanes //= 2
-        forms = combine(lo, lanes, region, halves[0], halves[1])
+        forms = fold.combine(lanes, halves[0], halves[1])
     return forms
 
 
-def _read(lo: Lowering, ctx: Context, op: Op, index: tuple[Form, ...]) -> Forms:
-    """All operands at a place, as vectors."""
-    shape = op.operands[0].ty.shape
-    ctx.natural = tuple(
-        index_const(0) if size == 1 else at for size, at in zip(shape, index, strict=True)
-    )
-    if ctx.lanes == 1:
-        return [evaluate(lo, ctx, o, index) for o in op.operands]
-    masks = Masks(lo, ctx)
-    for operand in op.operands:
-        masks.visit(operand, index)
-
-    def get(ctx: Context) -> Forms:
-        return [evaluate(lo, ctx, o, index) for o in op.operands]
-
-    return [vector_form(lo.em, f, ctx.lanes) for f in versioned(lo, ctx, masks, get)]
-
-
 def _row_loop(
-    lo: Lowering,
-    op: Op,
+    fold: Fold,
     size: int,
     lanes: int,
     parts: list[Forms],
     at: Callable[[Context, Form], Forms],
 ) -> list[Forms]:
     """The chunks after the first, in a loop whose accumulators start at the first chunk."""
-    step = lanes * len(parts)
-    with lo.em.loop(size - step, step) as loop:
-        inner = Context(lanes, lo.em.depth)
-        start = lo.em.op(lo.em.depth, f"add nuw nsw i64 {loop.index}, {step}")
+    em, step = fold.lo.em, lanes * len(parts)
+    with em.loop(size - step, step) as loop:
+        inner = Context(lanes, em.depth)
+        start = em.op(em.depth, f"add nuw nsw i64 {loop.index}, {step}")
         done = []
         for way, part in enumerate(parts):
-            carried = _carry(loop, part, lanes, lo.em.depth)
+            carried = carry(loop, part, lanes, em.depth)
             base = start
             if way:
-                base = lo.em.op(lo.em.depth, f"add nuw nsw i64 {start}, {way * lanes}")
-            new = at(inner, Form("U", "i64", base, lo.em.depth, 0, False, lanes))
-            out = combine(lo, lanes, op.regions[0], carried, new)
-            out = [vector_form(lo.em, f, lanes) if lanes > 1 else f for f in out]
+                base = em.op(em.depth, f"add nuw nsw i64 {start}, {way * lanes}")
+            new = at(inner, Form("U", "i64", base, em.depth, 0, False, lanes))
+            out = fold.combine(lanes, carried, new)
             for form, now in zip(carried, out, strict=True):
                 loop.update(str(form.val), str(now.val))
             done.append(out)
-    depth = lo.em.depth
+    depth = em.depth
     return [[Form(f.kind, f.elem, f.val, depth, 0, f.dirty) for f in forms] for forms in done]
 
 
-def _carry(loop: Loop, part: Forms, lanes: int, level: int) -> Forms:
+def carry(loop: Loop, part: Forms, lanes: int, level: int) -> Forms:
+    """Values that a loop carries, starting at ``part``."""
     out = []
     for form in part:
         type_ = vec(form.elem, lanes) if form.kind == "V" else llvm(form.elem)
@@ -178,26 +190,24 @@ def _half(lo: Lowering, form: Form, lanes: int, half: int) -> Form:
     return Form("V", form.elem, got, form.level, 0, form.dirty)
 
 
-def _ascending(
-    lo: Lowering, ctx: Context, op: Op, axis: int, size: int, index: Sequence[Form]
-) -> Forms:
+def _ascending(fold: Fold, ctx: Context, axis: int, size: int, index: Sequence[Form]) -> Forms:
     """Reduces along an axis that lanes do not run along."""
+    em = fold.lo.em
 
     def at(ctx: Context, position: Form) -> Forms:
-        return _read(lo, ctx, op, (*index[:axis], position, *index[axis:]))
+        return fold.read(ctx, (*index[:axis], position, *index[axis:]))
 
-    first = at(Context(ctx.lanes, lo.em.depth), index_const(0))
+    first = at(Context(ctx.lanes, em.depth), index_const(0))
     if size == 1:
         return first
-    with lo.em.loop(size - 1) as loop:
-        depth = lo.em.depth
+    with em.loop(size - 1) as loop:
+        depth = em.depth
         inner = Context(ctx.lanes, depth)
-        carried = _carry(loop, first, ctx.lanes, depth)
-        position = lo.em.op(depth, f"add nuw nsw i64 {loop.index}, 1")
+        carried = carry(loop, first, ctx.lanes, depth)
+        position = em.op(depth, f"add nuw nsw i64 {loop.index}, 1")
         new = at(inner, Form("U", "i64", position, depth))
-        out = combine(lo, ctx.lanes, op.regions[0], carried, new)
-        out = [vector_form(lo.em, f, ctx.lanes) if ctx.lanes > 1 else f for f in out]
+        out = fold.combine(ctx.lanes, carried, new)
         for form, now in zip(carried, out, strict=True):
             loop.update(str(form.val), str(now.val))
-    depth = lo.em.depth
+    depth = em.depth
     return [Form(f.kind, f.elem, f.val, depth, 0, f.dirty) for f in out]

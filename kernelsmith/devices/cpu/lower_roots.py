@@ -10,7 +10,6 @@ from kernelsmith.devices.cpu.lower_graph import pointwise, reaches
 from kernelsmith.devices.cpu.lower_masks import Masks, versioned
 from kernelsmith.devices.cpu.lower_nest import lane_axis, materialise, over
 from kernelsmith.devices.cpu.lower_plan import writes_memory
-from kernelsmith.devices.cpu.lower_reduce import reduce
 from kernelsmith.devices.cpu.lower_state import Buffer, Context, Lazy, Lowering
 from kernelsmith.devices.cpu.ttir import Op, Value
 
@@ -44,18 +43,6 @@ def keep(lo: Lowering, value: Value) -> None:
     del lo.waiting[value]
     if isinstance(lo.env[value], Lazy):
         materialise(lo, value)
-
-
-def reduce_and_keep(lo: Lowering, op: Op) -> None:
-    """A reduction, which also writes the waiting tensors that it computes to their buffers."""
-    for value in list(lo.waiting):
-        if any(reaches(lo, operand, value) for operand in op.operands):
-            lo.tee[value] = lo.new_buffer(value.ty, False)
-            del lo.waiting[value]
-    reduce(lo, op)
-    for value, buffer in lo.tee.items():
-        lo.env[value] = Buffer(buffer.base, buffer.ty, value in lo.dirty)
-    lo.tee.clear()
 
 
 def _accumulator(lo: Lowering, op: Op) -> Buffer | None:

@@ -6,7 +6,9 @@ object, never by its printed name, so blocks and functions may reuse names.
 
 from dataclasses import dataclass, field
 
-FLOATS = ("f16", "bf16", "f32", "f64")
+#: 8-bit floats, by MLIR's names: Triton's fp8e4nv, fp8e5, fp8e4b8 and fp8e5b16.
+EIGHT_BITS = ("f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E5M2FNUZ")
+FLOATS = ("f16", "bf16", "f32", "f64", *EIGHT_BITS)
 BITS: dict[str, int] = {
     "i1": 1,
     "i8": 8,
@@ -18,6 +20,7 @@ BITS: dict[str, int] = {
     "f32": 32,
     "f64": 64,
     "ptr": 64,
+    **dict.fromkeys(EIGHT_BITS, 8),
 }
 
 
@@ -73,7 +76,8 @@ class Block:
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
     """One operation. ``attrs`` hold what is printed between name and types: strings, integers,
-    tuples. ``line`` is the Python source line ("" when the text carries no locations)."""
+    tuples. ``line`` is the Python source line ("" when the text carries no locations).
+    ``regions``: the block of each region; of a reduction, scan or map the blocks of its one."""
 
     name: str
     operands: tuple[Value, ...]
@@ -85,7 +89,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
-    """A ``tt.func``. Kernels have one or more blocks; callees must have exactly one."""
+    """A ``tt.func``. Blocks after the first come from early returns."""
 
     name: str
     public: bool

@@ -35,21 +35,25 @@ SHAPE = _names(
     "tt.make_range tt.unsplat"
 )
 STRUCTURE = _names(
-    "arith.constant tt.get_program_id tt.get_num_programs tt.load tt.store tt.dot tt.reduce "
-    "tt.reduce.return tt.call tt.return scf.for scf.if scf.while scf.yield scf.condition "
+    "arith.constant tt.get_program_id tt.get_num_programs tt.load tt.store tt.dot "
+    "tt.call tt.return scf.for scf.if scf.while scf.yield scf.condition "
     "cf.br cf.cond_br ub.poison gpu.barrier ttg.barrier llvm.intr.assume"
 )
+#: Ops over a whole tensor: folds, scans, counts, indexing, a scalar function of each element.
+COLLECTIVE = _names("tt.reduce tt.scan tt.histogram tt.gather tt.map_elementwise")
+RETURNS = _names("tt.reduce.return tt.scan.return tt.map_elementwise.return")
+
+#: Atomic memory operations; the gate refuses candidates that use them.
+ATOMIC = _names("tt.atomic_rmw tt.atomic_cas tt.atomic_load tt.atomic_store tt.atomic_poll")
 
 ELEMENTWISE = frozenset([*BINARY_INT, *BINARY_FLOAT, *UNARY_FLOAT, *CASTS, *OTHER_ELEMENTWISE])
-KNOWN_OPS = frozenset([*ELEMENTWISE, *SHAPE, *STRUCTURE])
+KNOWN_OPS = frozenset([*ELEMENTWISE, *SHAPE, *COLLECTIVE, *RETURNS, *STRUCTURE, *ATOMIC])
 
 _WHY = {
     "tt.elementwise_inline_asm": "inline assembly is for a GPU; write the formula in tl ops",
     "tt.extern_elementwise": "a library call leaves the deterministic core; use tl ops",
     "tt.print": "remove tl.device_print",
     "tt.assert": "remove tl.device_assert",
-    "tt.atomic_rmw": "write each output from one program instead of atomics",
-    "tt.atomic_cas": "write each output from one program instead of atomics",
 }
 
 

@@ -22,7 +22,7 @@ from kernelsmith.devices.cpu.ttir_text import (
 from kernelsmith.errors import CompileError
 
 _NAME = re.compile(r"%[\w.$#-]+")
-_TERMINATORS = ("scf.yield", "scf.condition", "tt.reduce.return", "tt.scan.return")
+_TERMINATORS = ("scf.yield", "scf.condition")
 _INT_ATTR = re.compile(r"(\w+) = (-?\d+) : i\d+")
 _ARRAY_ATTR = re.compile(r"(\w+) = array<i(?:32|64): ([-\d, ]*)>")
 _WORD_ATTR = re.compile(r"(\w+) = (\w+)(?=[,\s}>]|$)")
@@ -297,15 +297,23 @@ def _while(cursor: _Cursor, name: str, rest: str, names: list[str], where: str) 
 
 
 def _generic(cursor: _Cursor, name: str, rest: str, names: list[str], where: str) -> Op:
-    """``"tt.reduce"(%a, %b) <{axis = 0 : i32}> ({`` ... ``}) : (types) -> types``."""
+    """``"tt.reduce"(%a, %b) <{axis = 0 : i32}> ({`` ... ``}) : (types) -> types``.
+
+    The op has one region, of one or more blocks: these are its ``regions``."""
     operands = tuple(cursor.use(n) for n in _NAME.findall(rest.split(")")[0]))
     attrs: dict[str, object] = {k: int(v) for k, v in _INT_ATTR.findall(rest)}
     attrs.update({k: v == "true" for k, v in re.findall(r"(\w+) = (true|false)", rest)})
-    region = _region(cursor, [])
+    attrs.update(dict(re.findall(r'(\w+) = "(\w*)"', rest)))
+    cursor.scopes.append({})
+    blocks = []
+    while cursor.peek().startswith("^"):
+        label, args = _block_header(cursor, strip_loc(cursor.take())[0])
+        blocks.append(Block(args, _ops(cursor), label))
+    cursor.scopes.pop()
     line, _ = strip_loc(cursor.take())
     outs = line[line.rindex(" -> ") + 4 :]
     results = _results(cursor, names, [parse_type(t) for t in split_top(unwrap(outs))])
-    return Op(name, operands, results, attrs, (region,), where)
+    return Op(name, operands, results, attrs, tuple(blocks), where)
 
 
 _REGION_OPS = {
@@ -314,4 +322,5 @@ _REGION_OPS = {
     "scf.while": _while,
     "tt.reduce": _generic,
     "tt.scan": _generic,
+    "tt.map_elementwise": _generic,
 }
