@@ -22,7 +22,8 @@ import torch
 import triton
 from compile_cost import compile_cost, launch_cost
 from native_time import Recorder, time_by_turns
-from speed_ops import Row, Sides, backward_rows, backward_sides, rows, sides
+from speed_backward import backward_rows, backward_sides
+from speed_ops import Row, Sides, rows, sides
 
 from kernelsmith.devices.cpu import activated
 from kernelsmith.devices.cpu.epoch import describe

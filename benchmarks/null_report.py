@@ -55,10 +55,18 @@ def report(
             [bool(trial["accepted"]) for trial in null],
             [len(trial["sessions"]) for trial in null],
         ),
+        "end_to_end_by_task": {
+            task: _accepts(
+                [bool(t["accepted"]) for t in null if t["task"] == task],
+                [len(t["sessions"]) for t in null if t["task"] == task],
+            )
+            for task in by_task
+        },
         "end_to_end_planted": _planted(trials),
         "resampled": {
             "what": "trials whose sessions are drawn with replacement from the real null sessions "
-            "of their task; power: the true log gain is added to every score",
+            "of their task, tasks by turns; power: the true log gain is added to every score. It "
+            "shows no more than the sessions that it draws from",
             **{
                 name: _resampled(by_task, rule, percent, number)
                 for name, percent, number in (

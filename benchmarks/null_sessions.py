@@ -1,37 +1,35 @@
 """Identical kernels against each other under the latency rule: false accepts and power.
 
-    python benchmarks/null_sessions.py [--minutes 22]
+    python benchmarks/null_sessions.py [--minutes 25] [--sessions 300] [--quick]
 
 Real sessions through the gate's own code: two variants of a seed (``null_variants``) are traced,
-compiled and timed on fresh inputs until the rule accepts or gives up. After 60 trials and 600
-null sessions the rest of the time goes to trials with a known gain. Every trial is appended to
-``build/null_sessions.jsonl``; a later start goes on from there (delete it to start anew). Writes
-``benchmarks/results/null_sessions.json`` every ten trials and at the end. Run it on a machine with
-nothing else to do.
+compiled and timed on fresh inputs until the rule accepts or gives up. Tasks take turns by the
+number of sessions they have. Once each has ``--sessions`` (or seven eighths of the time are over)
+the rest goes to trials with a known gain. The document says how many sessions and trials of each
+task there were, and whether what was asked for was reached.
+
+Every trial is appended to ``build/null_sessions.jsonl``; a later start goes on from there. A line
+is marked with the code that timed it (gate, worker, device): those of other code are left out.
+Writes ``benchmarks/results/null_sessions.json`` every ten trials and at the end. Run it on a
+machine with nothing else to do.
 """
 
 import argparse
+import datetime
+import hashlib
 import json
 import os
-import random
-import secrets
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from null_lab import KEPT, VARIANTS, Lab, open_lab, run_trial
 from null_report import report
-from null_variants import planted, variant
 
-from kernelsmith import catalog, devices
-from kernelsmith.errors import EvidenceError
-from kernelsmith.gate import confirm
-from kernelsmith.gate.bench import Bench
-from kernelsmith.gate.reference import Reference
-from kernelsmith.gate.subject import Limits, Subject
-from kernelsmith.model import Candidate, Case, Task
+from kernelsmith import devices
 from kernelsmith.numerics import statistics
 from kernelsmith.ports import Sandbox
 from kernelsmith.sandbox.choose import choose
@@ -39,115 +37,51 @@ from kernelsmith.sandbox.choose import choose
 HERE = Path(__file__).resolve().parent
 RESULT = HERE / "results" / "null_sessions.json"
 STATE = HERE.parent / "build" / "null_sessions.jsonl"
-# Call forms whose timed cases are kept: short enough for a session of about a second.
-KEPT = {"rms_norm": ("residual_train", "infer"), "linear": ("train", "bias_infer")}
 PLANTED_IN = "rms_norm"
 PLANTED_PERCENT = (5.0, 2.0)
-VARIANTS = 5
-TRIALS_MIN, SESSIONS_MIN = 60, 600
+# The rest of the time is for planted trials.
+NULL_SHARE = 7 / 8
 REPORT_EVERY = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lab:
-    """One task with the variants of its seed, traced and compiled."""
-
-    task: Task
-    bench: Bench
-    reference: Reference
-    cases: list[Case]
-    subjects: list[Subject]
+def timing_code() -> str:
+    """A digest of the code that lays out and times sessions, and of the device's compiler."""
+    digest = hashlib.sha256(devices.get("cpu").describe()["key"].encode())
+    for room in ("gate", "worker"):
+        for path in sorted((HERE.parent / "kernelsmith" / room).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
-def small(task: Task) -> Task:
-    """The task with only the timed cases of KEPT, at equal weights."""
-    kept = [
-        replace(case, weight=1.0)
-        for case in task.cases
-        if case.weight > 0 and case.call in KEPT[task.name]
-    ]
-    if len(kept) < 2:
-        raise SystemExit(f"task {task.name} has {len(kept)} timed cases of {KEPT[task.name]}")
-    return replace(task, cases=tuple(kept))
+def recorded(state: Path, code: str) -> list[dict[str, Any]]:
+    """The trials that this code has timed before."""
+    if not state.exists():
+        return []
+    trials = [json.loads(line) for line in state.read_text().splitlines()]
+    kept = [trial for trial in trials if trial.get("code") == code]
+    print(f"{len(kept)} trials go on from {state.name}, {len(trials) - len(kept)} of other code")
+    return kept
 
 
-def open_lab(name: str, sandbox: Sandbox, stack: ExitStack) -> Lab:
-    """Traces and compiles the seed and its variants."""
-    task = small(catalog.load_task(name, "cpu"))
-    bench = stack.enter_context(Bench(task, devices.get("cpu"), sandbox, Limits()))
-    seed = Subject(candidate=_candidate(task, task.seed_source, "seed"), role="seed")
-    reference = Reference(bench, seed, secrets.randbits(255))
-    cases = list(task.cases)
-    reference.prepare(cases)
-    subjects = []
-    for number in range(1, VARIANTS + 1):
-        source = variant(task.seed_source, number)
-        subject = Subject(candidate=_candidate(task, source, f"v{number}"), role="launcher")
-        found = bench.prepare(subject, cases)
-        if found.status is not None:
-            raise SystemExit(f"{name} v{number}: {found.status}: {found.message}")
-        subjects.append(subject)
-    _require_distinct(bench, subjects)
-    return Lab(task=task, bench=bench, reference=reference, cases=cases, subjects=subjects)
+def null_counts(trials: list[dict[str, Any]]) -> dict[str, int]:
+    """Null sessions by task."""
+    counts = dict.fromkeys(KEPT, 0)
+    for trial in trials:
+        if trial["planted_percent"] == 0:
+            counts[trial["task"]] += len(trial["sessions"])
+    return counts
 
 
-def _candidate(task: Task, source: str, name: str) -> Candidate:
-    return Candidate(id=name, task=task.name, source=source, parents=(), author="seed")
-
-
-def _require_distinct(bench: Bench, subjects: list[Subject]) -> None:
-    codes = [
-        sorted(bench.objects[oid][0].code_hash for oid in set(subject.object_of.values()))
-        for subject in subjects
-    ]
-    if any(one == other for i, one in enumerate(codes) for other in codes[:i]):
-        raise SystemExit("two variants compiled to the same machine code: nothing to time")
-
-
-def run_trial(lab: Lab, number: int, percent: float, alpha: float) -> dict[str, Any]:
-    """One end-to-end trial: sessions until the rule accepts or gives up."""
-    a, b = random.Random(number).sample(lab.subjects, 2)
-    shares: dict[str, float] = {}
-    if percent:
-        a, shares = planted(a, lab.cases, percent)
-    b.timing.clear()
-    begun = time.monotonic()
-    label = f"{secrets.token_hex(8)} {number}"
-    outcome, rule = confirm.run_rule(lab.bench, lab.reference, b, a, alpha=alpha, label=label)
-    if rule is None:
-        raise EvidenceError(f"trial {number} ended without a decision: {outcome.message}")
-    scores = zip(rule.warm_gains, rule.cold_gains, b.timing, strict=True)
-    return {
-        "trial": number,
-        "task": lab.task.name,
-        "a": a.candidate.id,
-        "b": b.candidate.id,
-        "planted_percent": percent,
-        "planted": shares,
-        "accepted": outcome.status is None,
-        "status": outcome.status or "ACCEPTED",
-        "seconds": time.monotonic() - begun,
-        "sessions": [
-            {
-                "warm": warm,
-                "cold": cold,
-                "cases": {case: gains[i] for case, gains in rule.case_gains.items()},
-                "seconds": raw["seconds"],
-                "processor_share": raw["facts"]["processor_share"] if "facts" in raw else None,
-            }
-            for i, (warm, cold, raw) in enumerate(scores)
-        ],
-    }
-
-
-def schedule(trials: list[dict[str, Any]], labs: dict[str, Lab]) -> Iterator[tuple[Lab, float]]:
-    """What to try next, for ever; reads ``trials`` as it grows."""
-    names = sorted(labs)
+def schedule(
+    trials: list[dict[str, Any]], labs: dict[str, Lab], sessions: int, null_until: float
+) -> Iterator[tuple[Lab, float]]:
+    """What to try next, for ever; reads ``trials`` as it grows. ``null_until``: on the monotonic
+    clock."""
     while True:
-        null = [trial for trial in trials if trial["planted_percent"] == 0]
-        sessions = sum(len(trial["sessions"]) for trial in null)
-        if len(null) < TRIALS_MIN or sessions < SESSIONS_MIN:
-            yield labs[names[len(null) % len(names)]], 0.0
+        counts = null_counts(trials)
+        name = min(labs, key=lambda name: counts[name])
+        if counts[name] < sessions and time.monotonic() < null_until:
+            yield labs[name], 0.0
         else:
             yield labs[PLANTED_IN], PLANTED_PERCENT[len(trials) % len(PLANTED_PERCENT)]
 
@@ -160,52 +94,87 @@ def write(path: Path, document: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=22.0)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--minutes", type=float, default=25.0, help="in all, compiling included")
+    parser.add_argument("--sessions", type=int, default=300, help="null sessions of each task")
+    parser.add_argument("--quick", action="store_true", help="a trial of each task; keeps nothing")
     parser.add_argument("--state", type=Path, default=STATE)
     parser.add_argument("--result", type=Path, default=RESULT)
     parser.add_argument("--sandbox", choices=("auto", "bubblewrap", "process"), default="auto")
     options = parser.parse_args()
-    deadline = time.monotonic() + 60 * options.minutes
+    with ExitStack() as stack:
+        if options.quick:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            options.state, options.result, options.sessions = folder / "s", folder / "r", 1
+        document = play(options, stack)
+    parts = ("null_sessions_by_task", "reached", "end_to_end", "session_sd_percent")
+    print(json.dumps({key: document[key] for key in parts}))
+
+
+def play(options: argparse.Namespace, stack: ExitStack) -> dict[str, Any]:
+    """Trials until the time is over; the document."""
+    begun = time.monotonic()
     options.state.parent.mkdir(parents=True, exist_ok=True)
     options.result.parent.mkdir(parents=True, exist_ok=True)
-    trials: list[dict[str, Any]] = []
-    if options.state.exists():
-        trials = [json.loads(line) for line in options.state.read_text().splitlines()]
-    with ExitStack() as stack:
-        sandbox = choose(options.sandbox, trusted_origin=True)
-        stack.callback(sandbox.close)
-        labs = {name: open_lab(name, sandbox, stack) for name in KEPT}
-        task = labs[PLANTED_IN].task
-        rule = {
-            "min_gain": task.min_gain,
-            "max_regress": task.max_regress,
-            "alpha": statistics.alpha_k(1),
+    code = timing_code()
+    trials = recorded(options.state, code)
+    sandbox = choose(options.sandbox, trusted_origin=True)
+    stack.callback(sandbox.close)
+    labs = {name: open_lab(name, sandbox, stack) for name in KEPT}
+    rule, facts = _rule(labs), _facts(labs, sandbox, code)
+
+    def document() -> dict[str, Any]:
+        counts = null_counts(trials)
+        asked = {"sessions_a_task": options.sessions, "minutes": options.minutes}
+        reached = min(counts.values()) >= options.sessions
+        return {
+            **report(trials, rule),
+            "null_sessions_by_task": counts,
+            "asked": asked,
+            "reached": reached,
+            **facts,
         }
-        facts = {
-            "device": labs[PLANTED_IN].bench.device.describe(),
-            "sandbox": sandbox.describe()["name"],
-            "cores": len(os.sched_getaffinity(0)),
-            "cases": {name: [case.id for case in lab.cases] for name, lab in labs.items()},
-            "variants": VARIANTS,
-        }
-        for lab, percent in schedule(trials, labs):
-            trial = run_trial(lab, len(trials), percent, rule["alpha"])
-            trials.append(trial)
-            with options.state.open("a") as state:
-                state.write(json.dumps(trial) + "\n")
-            print(
-                f"{len(trials):4d} {lab.task.name:9s} planted {percent:g} %: {trial['status']} "
-                f"after {len(trial['sessions'])} sessions, {trial['seconds']:.1f} s",
-                flush=True,
-            )
-            if len(trials) % REPORT_EVERY == 0:
-                write(options.result, {**report(trials, rule), **facts})
-            if time.monotonic() > deadline:
-                break
-        document = {**report(trials, rule), **facts}
-        write(options.result, document)
-    print(json.dumps({key: document[key] for key in ("end_to_end", "session_sd_percent")}))
+
+    null_until = begun + 60 * options.minutes * NULL_SHARE
+    for lab, percent in schedule(trials, labs, options.sessions, null_until):
+        if options.quick and percent:
+            break
+        trial = {**run_trial(lab, len(trials), percent, rule["alpha"]), "code": code}
+        trials.append(trial)
+        with options.state.open("a") as state:
+            state.write(json.dumps(trial) + "\n")
+        print(
+            f"{len(trials):4d} {lab.task.name:9s} planted {percent:g} %: {trial['status']} "
+            f"after {len(trial['sessions'])} sessions, {trial['seconds']:.1f} s",
+            flush=True,
+        )
+        if len(trials) % REPORT_EVERY == 0:
+            write(options.result, document())
+        if time.monotonic() > begun + 60 * options.minutes:
+            break
+    write(options.result, document())
+    return document()
+
+
+def _rule(labs: dict[str, Lab]) -> dict[str, float]:
+    limits = {(lab.task.min_gain, lab.task.max_regress) for lab in labs.values()}
+    if len(limits) > 1:
+        raise SystemExit(f"the tasks have different limits: {sorted(limits)}")
+    ((min_gain, max_regress),) = limits
+    return {"min_gain": min_gain, "max_regress": max_regress, "alpha": statistics.alpha_k(1)}
+
+
+def _facts(labs: dict[str, Lab], sandbox: Sandbox, code: str) -> dict[str, Any]:
+    return {
+        "written_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "timing_code": code,
+        "device": labs[PLANTED_IN].bench.device.describe(),
+        "sandbox": sandbox.describe()["name"],
+        "cores": len(os.sched_getaffinity(0)),
+        "load_1m_before": os.getloadavg()[0],
+        "cases": {name: [case.id for case in lab.cases] for name, lab in labs.items()},
+        "variants": VARIANTS,
+    }
 
 
 if __name__ == "__main__":

@@ -14,7 +14,16 @@ from kernelsmith.gate.subject import Subject
 from kernelsmith.model import Case, Launch, Plan
 
 # A pointer that every launch of the function has, and an integer it can be guarded by.
-TARGETS = ("y_ptr", "dx_ptr", "partial_ptr", "dw_ptr", "c_ptr", "sum_ptr")
+TARGETS = (
+    "y_ptr",
+    "dx_ptr",
+    "partial_ptr",
+    "dw_ptr",
+    "c_ptr",
+    "sum_ptr",
+    "dgate_ptr",
+    "logprob_ptr",
+)
 SIZES = ("n_cols", "n_size")
 
 

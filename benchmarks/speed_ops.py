@@ -2,12 +2,13 @@
 
 A *side* is a callable without arguments: ``seed`` and ``hand`` run compiled code alone,
 ``hand_launched`` goes through Triton's ``kernel[grid](...)``, ``torch`` is torch eager on the same
-tensors, ``torch_fp32`` on float32 ones. Each function here draws inputs, checks that the hand
-variant has the seed's bits (or, where there is no seed, that torch agrees) and gives the sides.
+tensors, ``torch_fp32`` on float32 ones. Inputs are drawn from fixed seeds; the hand variant must
+have the seed's bits, or, where there is no seed, torch must agree with it.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -74,59 +75,93 @@ def normals(seed: int, shape: tuple[int, ...], dtype: torch.dtype, scale: float)
     return torch.from_numpy(values).to(dtype).clone()
 
 
-def sides(recorder: Recorder, row: Row) -> Sides:
-    """The sides of one row."""
-    return SIDES[row.op](recorder, row)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One op on drawn inputs. ``infer``: arguments of the seed's ``forward_infer``, None where
+    there is no seed. ``torch_of``: torch eager on the inputs in a dtype."""
+
+    hand: Callable[[], Any]
+    torch_of: Callable[[torch.dtype], Callable[[], Any]]
+    infer: tuple[Any, ...] | None = None
+    others: Sides = field(default_factory=dict)
+
+
+def sides(recorder: Recorder, row: Row, winner: ModuleType | None = None) -> Sides:
+    """The sides of one row, with ``winner``'s too if given: a module with the seed's entries."""
+    work = WORK[row.op](row)
+    found: Sides = {}
+    if work.infer is None:
+        wanted = work.torch_of(torch.float32)()
+        torch.testing.assert_close(work.hand().float(), wanted, rtol=2e-2, atol=2e-2)
+    else:
+        arguments, seed = work.infer, load_seed(row.op)
+        wanted = seed.forward_infer(*arguments)
+        same_bits(work.hand(), wanted)
+        found["seed"] = record(recorder, lambda: seed.forward_infer(*arguments))
+        if winner is not None:
+            same_bits(winner.forward_infer(*arguments), wanted)
+            found["winner"] = record(recorder, lambda: winner.forward_infer(*arguments))
+    return {
+        **found,
+        "hand": record(recorder, work.hand),
+        "hand_launched": work.hand,
+        "torch": work.torch_of(row.dtype),
+        "torch_fp32": work.torch_of(torch.float32),
+        **work.others,
+    }
 
 
 def same_bits(found: tuple[torch.Tensor, ...], wanted: tuple[torch.Tensor, ...]) -> None:
+    """Whether two results are equal byte for byte.
+
+    Raises:
+        AssertionError: they are not.
+    """
     for one, other in zip(found, wanted, strict=True):
         view = {2: torch.int16, 4: torch.int32}[other.element_size()]
-        assert torch.equal(one.view(view), other.view(view)), "the hand variant changed bits"
+        assert torch.equal(one.view(view), other.view(view)), "other bits than the seed's"
 
 
-def _rms_norm(recorder: Recorder, row: Row) -> Sides:
-    seed, width = load_seed("rms_norm"), row.sizes["width"]
-    x = floats(1, (row.tokens, width), row.dtype)
-    weight = floats(2, (width,), row.dtype)
-    x32, weight32 = x.float(), weight.float()
-    same_bits((rms_norm_one_pass(x, weight, EPS),), seed.forward_infer(x, weight, EPS, None))
-    return {
-        "seed": record(recorder, lambda: seed.forward_infer(x, weight, EPS, None)),
-        "hand": record(recorder, lambda: rms_norm_one_pass(x, weight, EPS)),
-        "hand_launched": lambda: rms_norm_one_pass(x, weight, EPS),
-        "torch": lambda: F.rms_norm(x, (width,), weight, EPS),
-        "torch_fp32": lambda: F.rms_norm(x32, (width,), weight32, EPS),
-    }
+def _rms_norm(row: Row) -> Work:
+    width = row.sizes["width"]
+    x, weight = floats(1, (row.tokens, width), row.dtype), floats(2, (width,), row.dtype)
+
+    def torch_of(dtype: torch.dtype) -> Callable[[], Any]:
+        a, w = x.to(dtype), weight.to(dtype)
+        return lambda: F.rms_norm(a, (width,), w, EPS)
+
+    return Work(
+        infer=(x, weight, EPS, None),
+        hand=lambda: (rms_norm_one_pass(x, weight, EPS),),
+        torch_of=torch_of,
+    )
 
 
-def _linear(recorder: Recorder, row: Row) -> Sides:
-    seed, n, k = load_seed("linear"), row.sizes["n"], row.sizes["k"]
+def _linear(row: Row) -> Work:
+    n, k = row.sizes["n"], row.sizes["k"]
     x, weight = floats(3, (row.tokens, k), row.dtype), floats(4, (n, k), row.dtype)
-    x32, weight32 = x.float(), weight.float()
-    tiles = tiles_for(row.tokens)
-    same_bits((linear_tiles(seed, x, weight, tiles),), seed.forward_infer(x, weight, None))
-    return {
-        "seed": record(recorder, lambda: seed.forward_infer(x, weight, None)),
-        "hand": record(recorder, lambda: linear_tiles(seed, x, weight, tiles)),
-        "hand_launched": lambda: linear_tiles(seed, x, weight, tiles),
-        "torch": lambda: F.linear(x, weight),
-        "torch_fp32": lambda: F.linear(x32, weight32),
-    }
+    seed, tiles = load_seed("linear"), tiles_for(row.tokens)
+
+    def torch_of(dtype: torch.dtype) -> Callable[[], Any]:
+        a, w = x.to(dtype), weight.to(dtype)
+        return lambda: F.linear(a, w)
+
+    return Work(
+        infer=(x, weight, None),
+        hand=lambda: (linear_tiles(seed, x, weight, tiles),),
+        torch_of=torch_of,
+    )
 
 
-def _swiglu(recorder: Recorder, row: Row) -> Sides:
-    seed, shape = load_seed("swiglu"), (row.tokens, row.sizes["width"])
+def _swiglu(row: Row) -> Work:
+    shape = (row.tokens, row.sizes["width"])
     gate, up = normals(9, shape, row.dtype, 2.0), normals(10, shape, row.dtype, 1.0)
-    gate32, up32 = gate.float(), up.float()
-    same_bits((swiglu_flat(gate, up),), seed.forward_infer(gate, up))
-    return {
-        "seed": record(recorder, lambda: seed.forward_infer(gate, up)),
-        "hand": record(recorder, lambda: swiglu_flat(gate, up)),
-        "hand_launched": lambda: swiglu_flat(gate, up),
-        "torch": lambda: F.silu(gate) * up,
-        "torch_fp32": lambda: F.silu(gate32) * up32,
-    }
+
+    def torch_of(dtype: torch.dtype) -> Callable[[], Any]:
+        g, u = gate.to(dtype), up.to(dtype)
+        return lambda: F.silu(g) * u
+
+    return Work(infer=(gate, up), hand=lambda: (swiglu_flat(gate, up),), torch_of=torch_of)
 
 
 def torch_logprob(x: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -135,157 +170,53 @@ def torch_logprob(x: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, 
     return logs.gather(-1, target[:, None])[:, 0], -(logs.exp() * logs).sum(-1)
 
 
-def _logprob(recorder: Recorder, row: Row) -> Sides:
-    seed, width = load_seed("logprob"), row.sizes["width"]
+def _logprob(row: Row) -> Work:
+    width = row.sizes["width"]
     x = normals(11, (row.tokens, width), row.dtype, 3.0)
     target = torch.from_numpy(np.random.default_rng(12).integers(0, width, row.tokens)).clone()
-    x32 = x.float()
-    same_bits(logprob_two_tiles(x, target), seed.forward_infer(x, target))
-    return {
-        "seed": record(recorder, lambda: seed.forward_infer(x, target)),
-        "hand": record(recorder, lambda: logprob_two_tiles(x, target)),
-        "hand_launched": lambda: logprob_two_tiles(x, target),
-        "torch": lambda: torch_logprob(x, target),
-        "torch_fp32": lambda: torch_logprob(x32, target),
-        "torch_without_entropy": lambda: torch.log_softmax(x, -1).gather(-1, target[:, None]),
-    }
+
+    def torch_of(dtype: torch.dtype) -> Callable[[], Any]:
+        logits = x.to(dtype)
+        return lambda: torch_logprob(logits, target)
+
+    def without_entropy() -> Any:
+        return torch.log_softmax(x, -1).gather(-1, target[:, None])
+
+    return Work(
+        infer=(x, target),
+        hand=lambda: logprob_two_tiles(x, target),
+        torch_of=torch_of,
+        others={"torch_without_entropy": without_entropy},
+    )
 
 
-def _softmax(recorder: Recorder, row: Row) -> Sides:
+def _softmax(row: Row) -> Work:
     x = normals(13, (row.tokens, row.sizes["width"]), row.dtype, 3.0)
-    x32 = x.float()
-    torch.testing.assert_close(softmax(x).float(), torch.softmax(x32, -1), rtol=1e-2, atol=1e-6)
-    return {
-        "hand": record(recorder, lambda: softmax(x)),
-        "hand_launched": lambda: softmax(x),
-        "torch": lambda: torch.softmax(x, -1),
-        "torch_fp32": lambda: torch.softmax(x32, -1),
-    }
+
+    def torch_of(dtype: torch.dtype) -> Callable[[], Any]:
+        a = x.to(dtype)
+        return lambda: torch.softmax(a, -1)
+
+    return Work(hand=lambda: softmax(x), torch_of=torch_of)
 
 
-def _attention(recorder: Recorder, row: Row) -> Sides:
+def _attention(row: Row) -> Work:
     shape = (row.sizes["heads"], row.tokens, row.sizes["head_dim"])
     q, k, v = (normals(14 + i, shape, row.dtype, 1.0) for i in range(3))
-    batch = [t[None] for t in (q, k, v)]
-    batch32 = [t.float() for t in batch]
-    expected = F.scaled_dot_product_attention(*batch32, is_causal=True)[0]
-    torch.testing.assert_close(attention(q, k, v).float(), expected, rtol=2e-2, atol=2e-2)
-    return {
-        "hand": record(recorder, lambda: attention(q, k, v)),
-        "hand_launched": lambda: attention(q, k, v),
-        "torch": lambda: F.scaled_dot_product_attention(*batch, is_causal=True),
-        "torch_fp32": lambda: F.scaled_dot_product_attention(*batch32, is_causal=True),
-    }
+
+    def torch_of(dtype: torch.dtype) -> Callable[[], Any]:
+        # Without a batch dimension torch takes its slower way.
+        batch = [t.to(dtype)[None] for t in (q, k, v)]
+        return lambda: F.scaled_dot_product_attention(*batch, is_causal=True)[0]
+
+    return Work(hand=lambda: attention(q, k, v), torch_of=torch_of)
 
 
-SIDES: dict[str, Callable[[Recorder, Row], Sides]] = {
+WORK: dict[str, Callable[[Row], Work]] = {
     "rms_norm": _rms_norm,
     "linear": _linear,
     "swiglu": _swiglu,
     "logprob": _logprob,
     "softmax": _softmax,
     "attention": _attention,
-}
-
-
-def backward_rows() -> Iterator[Row]:
-    """Gradients of the seeds at one size each."""
-    for dtype in (torch.bfloat16, torch.float32):
-        yield Row(op="rms_norm_backward", tokens=128, dtype=dtype, sizes={"width": 1024})
-        yield Row(op="linear_backward", tokens=128, dtype=dtype, sizes={"n": 1024, "k": 1024})
-        yield Row(op="swiglu_backward", tokens=67, dtype=dtype, sizes={"width": 3072})
-        for width, tokens in ((4096, 33), (151_936, 16)):
-            sizes = {"width": width}
-            yield Row(op="logprob_backward", tokens=tokens, dtype=dtype, sizes=sizes)
-            yield Row(op="logprob_entropy_backward", tokens=tokens, dtype=dtype, sizes=sizes)
-
-
-def backward_sides(recorder: Recorder, row: Row) -> Sides:
-    """Seed beside torch: autograd without the forward, plain products for `linear`."""
-    run, torch_of = _BACKWARD[row.op](row)
-    run()
-    return {
-        "seed": record(recorder, run),
-        "torch": torch_of(row.dtype),
-        "torch_fp32": torch_of(torch.float32),
-    }
-
-
-Pair = tuple[Callable[[], Any], Callable[[torch.dtype], Callable[[], Any]]]
-
-
-def _gradient(
-    inputs: tuple[torch.Tensor, ...],
-    grads: tuple[torch.Tensor, ...],
-    forward: Callable[..., Any],
-) -> Callable[[torch.dtype], Callable[[], Any]]:
-    """torch's gradient by all floating inputs, for inputs and gradients cast to a dtype."""
-
-    def of(dtype: torch.dtype) -> Callable[[], Any]:
-        leaves = tuple(t.to(dtype).clone().requires_grad_() for t in inputs)
-        outputs = forward(*leaves)
-        given = tuple(g.to(y.dtype) for g, y in zip(grads, outputs, strict=True))
-        return lambda: torch.autograd.grad(outputs, leaves, given, retain_graph=True)
-
-    return of
-
-
-def _rms_norm_backward(row: Row) -> Pair:
-    seed, width = load_seed("rms_norm"), row.sizes["width"]
-    x, dy = (floats(i, (row.tokens, width), row.dtype) for i in (5, 6))
-    weight = floats(7, (width,), row.dtype)
-    _, rstd = seed.forward_train(x, weight, EPS, None)
-    return (
-        lambda: seed.backward(dy, x, weight, rstd, None, None),
-        _gradient((x, weight), (dy,), lambda x, w: (F.rms_norm(x, (width,), w, EPS),)),
-    )
-
-
-def _linear_backward(row: Row) -> Pair:
-    seed, n, k = load_seed("linear"), row.sizes["n"], row.sizes["k"]
-    x, dy = floats(5, (row.tokens, k), row.dtype), floats(6, (row.tokens, n), row.dtype)
-    weight = floats(8, (n, k), row.dtype)
-
-    def products(dtype: torch.dtype) -> Callable[[], Any]:
-        g, a, w = (t.to(dtype) for t in (dy, x, weight))
-        return lambda: (g @ w, g.T @ a)
-
-    return lambda: seed.backward(dy, x, weight, None, None, None), products
-
-
-def _swiglu_backward(row: Row) -> Pair:
-    seed, shape = load_seed("swiglu"), (row.tokens, row.sizes["width"])
-    gate, up, dy = (normals(20 + i, shape, row.dtype, 2.0 - i / 2) for i in range(3))
-    return (
-        lambda: seed.backward(dy, gate, up),
-        _gradient((gate, up), (dy,), lambda g, u: (F.silu(g) * u,)),
-    )
-
-
-def _logprob_backward(row: Row) -> Pair:
-    seed, width = load_seed("logprob"), row.sizes["width"]
-    with_entropy = "entropy" in row.op
-    x = normals(23, (row.tokens, width), row.dtype, 3.0)
-    target = torch.from_numpy(np.random.default_rng(24).integers(0, width, row.tokens)).clone()
-    grads = tuple(normals(25 + i, (row.tokens,), torch.float32, 1.0) for i in range(2))
-    _, entropy, lse = seed.forward_train(x, target)
-
-    def forward(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        if with_entropy:
-            return torch_logprob(x, target)
-        return (torch.log_softmax(x, -1).gather(-1, target[:, None])[:, 0],)
-
-    second = (grads[1], entropy) if with_entropy else (None, None)
-    return (
-        lambda: seed.backward(grads[0], second[0], x, target, lse, second[1]),
-        _gradient((x,), grads if with_entropy else grads[:1], forward),
-    )
-
-
-_BACKWARD: dict[str, Callable[[Row], Pair]] = {
-    "rms_norm_backward": _rms_norm_backward,
-    "linear_backward": _linear_backward,
-    "swiglu_backward": _swiglu_backward,
-    "logprob_backward": _logprob_backward,
-    "logprob_entropy_backward": _logprob_backward,
 }

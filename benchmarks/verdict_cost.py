@@ -1,12 +1,12 @@
 """What a verdict costs, by outcome, and how much memory the whole thing takes at its peak.
 
-    python benchmarks/verdict_cost.py [--accepts N]
+    python benchmarks/verdict_cost.py [--accepts N] [--tasks rms_norm,linear] [--quick]
 
 A gate as a run has it: workers warm, the seed's bytes known. Policy rejects and bits rejects are
 the self-proof's cheat and mutants, by a gate that has not compiled them before; accepts come from
 what the search proposes first. Memory is the sum of proportional set sizes over this process and
 all its children, read twice a second. Writes ``benchmarks/results/verdict_cost.json``. Wall times
-of one machine, for orientation; nothing asserts them.
+of one machine, for orientation; nothing asserts them. About 8 minutes.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from kernelsmith.lineage.past import PastCandidate
 from kernelsmith.model import new_candidate, seed_candidate
 
 RESULT = Path(__file__).resolve().parent / "results" / "verdict_cost.json"
+TASKS = ("rms_norm", "linear", "swiglu", "logprob")
 REPEATS = 10
 PROPOSALS_MAX = 25
 
@@ -83,7 +84,10 @@ def _pss_bytes(pid: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--accepts", type=int, default=2, help="accepts to time for each task")
-    accepts = parser.parse_args().accepts
+    parser.add_argument("--tasks", default=",".join(TASKS), help="by commas")
+    parser.add_argument("--quick", action="store_true", help="no accepts; writes nothing")
+    options = parser.parse_args()
+    accepts = 0 if options.quick else options.accepts
     wires = wiring.real()
     device = wires.device(wires.device_name("auto"))
     sandbox = wires.sandbox("auto", True)
@@ -95,13 +99,14 @@ def main() -> None:
         "tasks": {},
     }
     with PeakMemory() as memory:
-        for name in ("rms_norm", "linear"):
+        for name in options.tasks.split(","):
             report["tasks"][name] = measure(wires, name, device, sandbox, accepts)
             print(json.dumps({name: report["tasks"][name]}, indent=1), flush=True)
     sandbox.close()
     report["peak_memory_bytes"] = memory.peak_bytes
-    RESULT.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"peak memory {memory.peak_bytes / 2**30:.2f} GiB; wrote {RESULT.name}")
+    if not options.quick:
+        RESULT.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"peak memory {memory.peak_bytes / 2**30:.2f} GiB")
 
 
 def measure(

@@ -27,7 +27,7 @@ null_variants = load("null_variants")
 null_report = load("null_report")
 
 
-@pytest.mark.parametrize("task", ["rms_norm", "linear"])
+@pytest.mark.parametrize("task", ["rms_norm", "linear", "swiglu", "logprob"])
 def test_variants_are_distinct_modules_with_the_seeds_entries(task):
     seed = catalog.load_task(task, "cpu")
     sources = [null_variants.variant(seed.seed_source, number) for number in (1, 2, 3)]
@@ -82,6 +82,7 @@ def test_the_report_counts_null_trials_apart_from_planted_ones_and_bounds_them()
     assert found["null_sessions"] == 200
     assert found["end_to_end"]["trials"] == 20
     assert found["end_to_end"]["accepted"] == 1
+    assert found["end_to_end_by_task"]["rms_norm"]["trials"] == 20
     low, high = found["end_to_end"]["clopper_pearson_95"]
     assert low < 0.05 < high
     planted = found["end_to_end_planted"]["about 5 % of the programs run twice"]
