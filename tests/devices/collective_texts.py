@@ -111,8 +111,8 @@ def arithmetic(name: str, elem: str, a: Array, b: Array) -> Array:
 
 def _extreme(name: str, elem: str, a: Array, b: Array) -> Array:
     """maxnumf and minnumf: a NaN operand is ignored, -0 < +0."""
-    order = np.fmax if name == "max" else np.fmin
-    out = order(a, b)
+    left = (a > b) if name == "max" else (a < b)
+    out = np.where(np.isnan(b) | left, a, b)  # np.fmax gives a NaN for a signalling one
     zeros = (a == 0) & (b == 0)
     sign = np.signbit(a) & np.signbit(b) if name == "max" else np.signbit(a) | np.signbit(b)
     out = np.where(zeros, np.where(sign, -0.0, 0.0).astype(out.dtype), out)

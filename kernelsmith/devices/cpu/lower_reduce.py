@@ -89,7 +89,8 @@ def reduce(fold: Fold) -> None:
         ctx = Context(lane_count(shape, 0), lo.em.depth)
         results = _last_axis(fold, ctx, shape, ())
         for value, form in zip(op.results, results, strict=True):
-            lo.env[value] = Scalar(form)
+            kind = Form(form.kind, form.elem, form.val, form.level, 0, is_dirty(value))
+            lo.env[value] = Scalar(kind)
         return
     buffers = fold.buffers()
     rest = shape[:axis] + shape[axis + 1 :]
