@@ -60,12 +60,13 @@ def test_values_and_locations_are_read() -> None:
          "tt.elementwise_inline_asm"),
         ('%r = tt.extern_elementwise %i {libname = "", symbol = "getpid"} : (tensor<16xi32>) -> '
          "tensor<16xi32>", "tt.extern_elementwise"),
-        ("%r = tt.atomic_rmw fadd, relaxed, gpu, %p, %v : (!tt.ptr<f32>, f32) -> f32",
-         "tt.atomic_rmw"),
-        ("%r = tt.histogram %i : tensor<16xi32> -> tensor<16xi32>", "tt.histogram"),
+        ('%r = "tt.reduce"(%i) <{axis = 0 : i32, reduction_ordering = "inner_tree"}> ({\n'
+         "^bb0(%a: i32, %b: i32):\n%c = arith.addi %a, %b : i32\ntt.reduce.return %c : i32\n"
+         "}) : (tensor<16xi32>) -> i32", "tt.reduce"),
         ('%r = "tt.scan"(%i) <{axis = 0 : i32, reverse = false}> ({\n^bb0(%a: i32, %b: i32):\n'
-         "%c = arith.addi %a, %b : i32\ntt.scan.return %c : i32\n"
-         "}) : (tensor<16xi32>) -> tensor<16xi32>", "tt.scan"),
+         '%c = tt.extern_elementwise %a, %b {symbol = "f"} : (i32, i32) -> i32 '
+         'loc("kernel.py":12:8)\ntt.scan.return %c : i32\n'
+         "}) : (tensor<16xi32>) -> tensor<16xi32>", "tt.extern_elementwise"),
         ("%r = llvm.inline_asm \"syscall\" : () -> i32", "llvm.inline_asm"),
     ],
 )  # fmt: skip
@@ -84,6 +85,6 @@ def test_what_is_not_on_the_list_is_refused_by_op_and_line(line: str, op: str) -
 
 
 def test_a_type_that_is_not_supported_is_refused_with_its_line() -> None:
-    line = '%c = arith.constant dense<0.0> : tensor<16xf8E4M3FN> loc("kernel.py":3:1)'
-    with pytest.raises(CompileError, match="f8E4M3FN"):
+    line = '%c = arith.constant dense<0.0> : tensor<16xf6E2M3FN> loc("kernel.py":3:1)'
+    with pytest.raises(CompileError, match="f6E2M3FN"):
         compile_ttir(function("k", [], [line, "tt.return"]))

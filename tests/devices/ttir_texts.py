@@ -24,6 +24,10 @@ STORAGE: dict[str, Any] = {
     "bf16": np.uint16,
     "f32": np.float32,
     "f64": np.float64,
+    "f8E4M3FN": np.uint8,
+    "f8E5M2": np.uint8,
+    "f8E4M3FNUZ": np.uint8,
+    "f8E5M2FNUZ": np.uint8,
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from triton.backends.compiler import BaseBackend, GPUTarget
 
 BACKEND = "cpu"
+FP8_TYPES = ("fp8e5", "fp8e4nv", "fp8e4b15", "fp8e4b8", "fp8e5b16")
 DOT_PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
 
 
@@ -32,7 +33,7 @@ class CpuOptions:
     sanitize_overflow: bool = False
     arch: str = "x86_64"
     backend_name: str = BACKEND
-    supported_fp8_dtypes: tuple[str, ...] = ()
+    supported_fp8_dtypes: tuple[str, ...] = FP8_TYPES
     deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
     default_dot_input_precision: str = "ieee"
     allowed_dot_input_precisions: tuple[str, ...] = DOT_PRECISIONS
@@ -79,7 +80,12 @@ class CpuBackend(BaseBackend):  # type: ignore[misc]
         return (metadata.num_warps, metadata.num_ctas, metadata.shared)
 
     def get_codegen_implementation(self, options: CpuOptions) -> dict[str, Any]:
-        return {"min_dot_size": lambda lhs, rhs: _min_dot_size(lhs, rhs)}
+        from kernelsmith.devices.cpu.custom_float import convert
+
+        return {
+            "min_dot_size": lambda lhs, rhs: _min_dot_size(lhs, rhs),
+            "convert_custom_types": convert,
+        }
 
     def get_module_map(self) -> dict[str, ModuleType]:
         return {}

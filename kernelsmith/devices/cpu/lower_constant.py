@@ -3,7 +3,7 @@
 from kernelsmith.devices.cpu.codegen_asm import float_text
 from kernelsmith.devices.cpu.lower_float import bits_of
 from kernelsmith.devices.cpu.lower_forms import Form, const
-from kernelsmith.devices.cpu.ttir import Op
+from kernelsmith.devices.cpu.ttir import BITS, FLOATS, Op
 from kernelsmith.devices.cpu.ttir_text import parse_float
 from kernelsmith.errors import CompileError
 
@@ -18,14 +18,14 @@ def constant(op: Op) -> Form:
         raise CompileError(f"non-splat constant at {op.line}", op=op.name, line=op.line)
     if text in ("true", "false"):
         return const(1 if text == "true" else 0, elem)
-    if elem in ("f16", "bf16"):
-        return Form("U", elem, _sixteen(text, elem), 0)
+    if elem in FLOATS and BITS[elem] <= 16:
+        return Form("U", elem, _narrow(text, elem), 0)
     if elem in ("f32", "f64"):
         return Form("U", elem, _float_constant(text, elem), 0)
     return const(int(text, 0), elem)
 
 
-def _sixteen(text: str, elem: str) -> str:
+def _narrow(text: str, elem: str) -> str:
     if text.startswith("0x"):
         return str(int(text, 16))
     return str(bits_of(elem, parse_float(text, elem)))

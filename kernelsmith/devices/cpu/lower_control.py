@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from kernelsmith.devices.cpu import lower_chain
+from kernelsmith.devices.cpu import lower_chain, lower_observe
 from kernelsmith.devices.cpu.codegen_text import Stream
 from kernelsmith.devices.cpu.lower_carry import (
     Carried,
@@ -96,9 +96,11 @@ def _loop(lo: Lowering, op: Op, run: Run, carried: list[Carried], bounds: list[s
     for phi, type_, first, new in phis:
         lines.append(f"  {phi} = phi {type_} [{first}, %{pre}], [{new}, %{latch}]")
     compare = "ult" if op.attrs.get("unsigned") else "slt"
+    beat, goes = lower_observe.beat(lo, op, name, f"%{name}.c")
     lines += [
         f"  %{name}.c = icmp {compare} i64 %{name}.i, {bounds[1]}",
-        f"  br i1 %{name}.c, label %{name}.body, label %{end}",
+        *beat,
+        f"  br i1 {goes}, label %{name}.body, label %{end}",
         f"{name}.body:",
         *stream.lines,
         f"  br label %{latch}",

@@ -193,8 +193,8 @@ def _cast(s: Asm, op: Op, value: str, source: str, target: str) -> tuple[str, bo
         wide = fl.to_float(s, source, value)
         return integer.float_to_int(s, t, wide, target, name == "arith.fptosi"), False
     if name in ("arith.extf", "arith.truncf", "tt.fp_to_fp"):
-        if op.attrs.get("rounding", "rtne") != "rtne":
-            raise refuse(f"{name} with rounding other than to nearest", op.line)
+        if BITS[target] < BITS[source] and rounding(op) == "rtz":
+            return fl.toward_zero(s, source, target, value), False
         return _float_to_float(s, value, source, target)
     if name in ("arith.bitcast", "tt.bitcast"):
         a, b = llvm(source), llvm(target)
@@ -204,6 +204,13 @@ def _cast(s: Asm, op: Op, value: str, source: str, target: str) -> tuple[str, bo
     if name == "tt.ptr_to_int":
         return s.cast("ptrtoint", "ptr", value, target), False
     raise refuse(name, op.line)
+
+
+def rounding(op: Op) -> str:
+    """The rounding mode that a downcast names, "rtne" if it names none."""
+    words = str(op.attrs.get("head", "")).replace(",", " ").split()
+    mode = str(op.attrs.get("rounding", "rtz" if "rtz" in words else "rtne"))
+    return {"toward_zero": "rtz", "to_nearest_even": "rtne"}.get(mode, mode)
 
 
 def _int_to_float(s: Asm, value: str, source: str, target: str, signed: bool) -> str:
@@ -216,7 +223,7 @@ def _int_to_float(s: Asm, value: str, source: str, target: str, signed: bool) ->
     if BITS[source] <= 16:
         return fl.from_float(s, target, s.cast(name, source, value, "float"))
     if BITS[source] == 32:
-        return fl.f64_to_16(s, target, s.cast(name, source, value, "double"))
+        return fl.f64_to_narrow(s, target, s.cast(name, source, value, "double"))
     # 64 bits: drop the low bits into a sticky one, which keeps the single rounding exact.
     low = s.bin("and", "i64", value, s.const("i64", 0xFFF))
     sticky = s.cast("zext", "i1", s.cmp("icmp ne", "i64", low, s.const("i64", 0)), "i64")
@@ -229,7 +236,7 @@ def _int_to_float(s: Asm, value: str, source: str, target: str, signed: bool) ->
         s.const("i64", 1 << 53),
     )
     chosen = s.select(big, "i64", marked, value)
-    return fl.f64_to_16(s, target, s.cast(name, "i64", chosen, "double"))
+    return fl.f64_to_narrow(s, target, s.cast(name, "i64", chosen, "double"))
 
 
 def _float_to_float(s: Asm, value: str, source: str, target: str) -> tuple[str, bool]:
@@ -238,7 +245,7 @@ def _float_to_float(s: Asm, value: str, source: str, target: str) -> tuple[str, 
     if source == "f64":
         if target == "f32":
             return s.cast("fptrunc", "double", value, "float"), True
-        return fl.f64_to_16(s, target, value), False
+        return fl.f64_to_narrow(s, target, value), False
     wide = fl.to_float(s, source, value)
     if target == "f64":
         return s.cast("fpext", "float", wide, "double"), True

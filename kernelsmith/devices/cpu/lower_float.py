@@ -12,10 +12,14 @@ Moves (loads, selects, shape operations) keep payloads.
 
 import struct
 
+from kernelsmith.devices.cpu import lower_narrow as narrow
 from kernelsmith.devices.cpu.codegen_asm import Asm
+from kernelsmith.devices.cpu.lower_narrow import LAYOUTS
+from kernelsmith.devices.cpu.ttir import BITS, EIGHT_BITS
 from kernelsmith.errors import CompileError
 
-NAN_BITS = {"f16": 0x7E00, "bf16": 0x7FC0, "f32": 0x7FC00000, "f64": 0x7FF8000000000000}
+NAN_BITS = {"f16": 0x7E00, "bf16": 0x7FC0, "f32": 0x7FC00000, "f64": 0x7FF8000000000000,
+            **{name: form.nan for name, form in LAYOUTS.items() if form.bits == 8}}  # fmt: skip
 _INT_OF = {"float": "i32", "double": "i64"}
 
 
@@ -26,6 +30,8 @@ def bits_of(elem: str, value: float) -> int:
             return NAN_BITS["bf16"]
         word: int = struct.unpack("<I", struct.pack("<f", value))[0]
         return (word + 0x7FFF + ((word >> 16) & 1)) >> 16 & 0xFFFF
+    if elem in EIGHT_BITS:
+        return narrow.bits_of(elem, value)
     form = {"f16": "<e<H", "f32": "<f<I", "f64": "<d<Q"}[elem]
     bits: int = struct.unpack(form[2:], struct.pack(form[:2], value))[0]
     return bits
@@ -35,8 +41,8 @@ def canonical(s: Asm, elem: str, value: str) -> str:
     """``value`` with any NaN replaced by the canonical one.
 
     On integers: LLVM takes all NaNs for equal and may drop a select between floats."""
-    if elem in ("f16", "bf16"):
-        return value  # made canonical when it was rounded to 16 bits
+    if BITS[elem] <= 16:
+        return value  # made canonical when it was rounded
     t, i = ("float", "i32") if elem == "f32" else ("double", "i64")
     nan, inf = NAN_BITS[elem], NAN_BITS[elem] & ~(1 << (51 if t == "double" else 22))
     bits = s.cast("bitcast", t, value, i)
@@ -173,6 +179,8 @@ def to_float(s: Asm, elem: str, value: str) -> str:
     """A register value of a float element type as the type that arithmetic is done in."""
     if elem == "bf16":
         return bf16_to_f32(s, value)
+    if elem in EIGHT_BITS:
+        return narrow.to_f32(s, elem, value)
     return f16_to_f32(s, value) if elem == "f16" else value
 
 
@@ -180,6 +188,8 @@ def from_float(s: Asm, elem: str, value: str) -> str:
     """Rounds a float32 to the element type (float32 and float64 pass)."""
     if elem == "bf16":
         return f32_to_bf16(s, value)
+    if elem in EIGHT_BITS:
+        return narrow.from_f32(s, elem, value)
     return f32_to_f16(s, value) if elem == "f16" else value
 
 
@@ -188,8 +198,14 @@ def compute_type(elem: str) -> str:
     return "double" if elem == "f64" else "float"
 
 
-def f64_to_16(s: Asm, elem: str, value: str) -> str:
-    """float64 to a 16-bit type, rounded once: to odd in float32 first, then to nearest even."""
+def f64_to_narrow(s: Asm, elem: str, value: str) -> str:
+    """float64 to a type of 16 or 8 bits, rounded once: to odd in float32 first, then to nearest
+    even."""
+    return from_float(s, elem, odd_single(s, value))
+
+
+def odd_single(s: Asm, value: str) -> str:
+    """float64 to float32 rounded to odd: a later rounding to fewer bits is then exact."""
     near = s.cast("fptrunc", "double", value, "float")
     back = s.cast("fpext", "float", near, "double")
     word = s.cast("bitcast", "float", near, "i32")
@@ -201,4 +217,14 @@ def f64_to_16(s: Asm, elem: str, value: str) -> str:
     delta = s.select(too_big, "i32", s.const("i32", -1), s.const("i32", 1))
     odd = s.bin("add", "i32", word, delta)
     word = s.select(s.bin("and", "i1", inexact, even), "i32", odd, word)
-    return from_float(s, elem, s.cast("bitcast", "i32", word, "float"))
+    return s.cast("bitcast", "i32", word, "float")
+
+
+def toward_zero(s: Asm, source: str, target: str, value: str) -> str:
+    """A downcast between float types that cuts; NaN becomes canonical."""
+    if target == "f32":
+        return canonical(s, "f32", narrow.f64_toward_zero(s, value))
+    wide = narrow.f64_toward_zero(s, value) if source == "f64" else to_float(s, source, value)
+    if target == "bf16":
+        return narrow.bf16_toward_zero(s, wide)
+    return narrow.from_f32(s, target, wide, toward_zero=True)

@@ -12,7 +12,7 @@ vector do not wrap around.
 from dataclasses import dataclass
 
 from kernelsmith.devices.cpu.codegen_text import Emitter
-from kernelsmith.devices.cpu.ttir import BITS
+from kernelsmith.devices.cpu.ttir import BITS, EIGHT_BITS
 
 #: Steps beyond this are not addresses (hashes, random numbers): such values become ``V``.
 _MAX_STEP = 1 << 24
@@ -43,11 +43,18 @@ class Form:
         return self.kind == "U" and isinstance(self.val, int)
 
 
-_LLVM = {"f32": "float", "f64": "double", "f16": "i16", "bf16": "i16", "ptr": "ptr"}
+_LLVM = {
+    "f32": "float",
+    "f64": "double",
+    "f16": "i16",
+    "bf16": "i16",
+    "ptr": "ptr",
+    **dict.fromkeys(EIGHT_BITS, "i8"),
+}
 
 
 def llvm(elem: str) -> str:
-    """LLVM type of one element in a register; 16-bit floats are held as their bits."""
+    """LLVM type of one element in a register; floats of 16 and 8 bits are held as their bits."""
     return _LLVM.get(elem, elem)
 
 

@@ -119,7 +119,7 @@ def _accumulator(lo: Lowering, ctx: Context, p: Product, place: Index) -> str:
 def _finish(lo: Lowering, ctx: Context, p: Product, place: Index, value: str) -> None:
     """Stores one accumulator vector in the result's type."""
     depth, elem = lo.em.depth, p.out.ty.elem
-    if elem in ("f16", "bf16"):
+    if elem not in ("f32", "f64") and p.elem == "f32":
         value = fl.from_float(Asm(lo.em, depth, ctx.lanes if ctx.lanes > 1 else 0), elem, value)
     form = Form("V" if ctx.lanes > 1 else "U", elem, value, depth, 0, True)
     write_buffer(lo, ctx, p.out, place, form)
