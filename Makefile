@@ -8,12 +8,15 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 TASKS ?= rms_norm linear swiglu logprob
 TIME_LIMIT ?= 10m
 WORKERS ?= 2
+# How long the null sessions may take, and how many of each task are wanted.
+NULL_MINUTES ?= 25
+NULL_SESSIONS ?= 300
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.kernelsmith-setup
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup run rehearse test test-slow lint proof-mutants proof-null proof-triton proof-kills bench-agent bench clean
+.PHONY: setup run rehearse test test-slow lint proof-mutants proof-null proof-triton proof-kills bench-agent bench figures clean
 
 setup: $(STAMP)
 
@@ -57,8 +60,9 @@ lint: setup
 # The long proofs. Each writes JSON under benchmarks/results/.
 proof-mutants: setup
 	$(BIN)/python benchmarks/mutants.py
+# Identical kernels of four tasks: NULL_SESSIONS of each, or as many as NULL_MINUTES allow.
 proof-null: setup
-	$(BIN)/python benchmarks/null_sessions.py --minutes 25
+	$(BIN)/python benchmarks/null_sessions.py --minutes $(NULL_MINUTES) --sessions $(NULL_SESSIONS)
 # TRITON_PYTHONS: interpreters that have another Triton version beside torch and kernelsmith.
 proof-triton: setup
 	$(BIN)/python benchmarks/triton_versions.py $(TRITON_PYTHONS)
@@ -72,6 +76,10 @@ bench: setup
 	$(BIN)/python benchmarks/cpu_device.py
 	$(BIN)/python benchmarks/lineage_scale.py
 	$(BIN)/python benchmarks/verdict_cost.py
+# Every figure that wants a quiet machine, about an hour; goes on where it was interrupted.
+# FIGURES: further options, such as --plan, --only cpu_device, --again.
+figures: setup
+	$(BIN)/python benchmarks/quiet_set.py --null-minutes $(NULL_MINUTES) --time-limit $(TIME_LIMIT) $(FIGURES)
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache

@@ -1,37 +1,36 @@
-"""The winner of `linear` beside torch fp32 and a person's table of tiles: one thread, one run.
+"""The winners of the four tasks beside torch and a person's variants: one thread, one run.
 
-    python benchmarks/winner_beside_torch.py [--db runs.db] [CANDIDATE]
+    python benchmarks/winner_beside_torch.py [--db runs.db] [--quick] [CANDIDATE]
 
-Reads the winner's source through ``kernelsmith show --json`` (default: the incumbent of the latest
-run), checks that it and the table have the seed's bits here, and times all sides by turns: the
-compiled code of the launches alone, minimum of several windows. The yardstick is torch's fp32
-linear on fp32 tensors of the same shape, whatever the dtype of the kernel. Writes
-``benchmarks/results/winner_beside_torch.json``.
+Reads each winner's source through ``kernelsmith show --json`` (default: the standing winner of each
+task in the newest run that has one), checks that it and the hand-written variant have the seed's
+bits here, and times all sides by turns: the compiled code of the launches alone, minimum of several
+windows. The yardsticks are torch eager in the kernel's dtype and on fp32 tensors of the same shape.
+Writes ``benchmarks/results/winner_beside_torch.json``; about 3 minutes.
 """
 
 import argparse
 import datetime
+import importlib.util
 import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 import triton
-from hand_variants import linear_tiles, tiles_for
-from native_time import Recorder, record, time_by_turns
-from version_kernels import floats, load_seed
+from native_time import Recorder, time_by_turns
+from speed_ops import Row, rows, sides
 
 from kernelsmith.devices.cpu import activated
 from kernelsmith.devices.cpu.epoch import describe
-from kernelsmith.devices.cpu.launch import launcher_for
 
 RESULT = Path(__file__).parent / "results" / "winner_beside_torch.json"
-TOKENS = (1, 2, 7, 16, 33, 128, 256)
-SHAPES_NK = ((1024, 1024), (3072, 1024))
+TASKS = ("rms_norm", "linear", "swiglu", "logprob")
 WINDOWS = 25
 
 
@@ -43,90 +42,85 @@ def kernelsmith_json(*arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def incumbent(db: str) -> str:
-    """The standing winner of `linear` in the newest run that has one."""
+def incumbents(db: str) -> Iterator[str]:
+    """The standing winner of each task, from the newest run that has one."""
+    seen: set[str] = set()
     for run in kernelsmith_json("runs", "--db", db)["runs"]:
         for task in run["tasks"]:
-            if task["task"] == "linear" and task["gain"]:
-                return str(task["incumbent"])
-    raise SystemExit(f"no accepted candidate of linear in {db}; run `make run` first")
+            if task["task"] in TASKS and task["gain"] and task["task"] not in seen:
+                seen.add(task["task"])
+                yield str(task["incumbent"])
+    if not seen:
+        raise SystemExit(f"no accepted candidate in {db}; run `make run` first")
 
 
-def load(source: str, folder: str) -> ModuleType:
+def load(source: str, task: str, folder: str) -> ModuleType:
     """The winner as a module; Triton reads its functions' text from the file."""
-    path = Path(folder) / "winner_module.py"
+    path = Path(folder) / f"winner_of_{task}.py"
     path.write_text(source)
-    sys.path.insert(0, folder)
-    import winner_module
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
 
-    return winner_module
 
-
-def measure(
-    recorder: Recorder, seed: Any, winner: Any, nk: tuple[int, int], dtype: torch.dtype, tokens: int
-) -> dict[str, Any]:
+def measure(recorder: Recorder, row: Row, winner: ModuleType, windows: int) -> dict[str, Any]:
     """One shape: minimum microseconds a side, and the ratios that matter."""
-    n, k = nk
-    x, weight = floats(3, (tokens, k), dtype), floats(4, (n, k), dtype)
-    x32, w32 = x.float(), weight.float()
-    sides = {
-        "seed": lambda: seed.forward_infer(x, weight, None)[0],
-        "winner": lambda: winner.forward_infer(x, weight, None)[0],
-        "table": lambda: linear_tiles(seed, x, weight, tiles_for(tokens)),
+    us = time_by_turns(sides(recorder, row, winner), windows)
+    dtype = str(row.dtype).removeprefix("torch.")
+    found = {
+        "op": row.op,
+        "tokens": row.tokens,
+        "sizes": row.sizes,
+        "dtype": dtype,
+        "us": {name: round(value, 1) for name, value in us.items()},
+        "winner_to_torch": us["winner"] / us["torch"],
+        "winner_to_torch_fp32": us["winner"] / us["torch_fp32"],
+        "winner_to_hand": us["winner"] / us["hand"],
+        "seed_to_winner": us["seed"] / us["winner"],
     }
-    outputs = {name: run() for name, run in sides.items()}
-    view = torch.int16 if dtype == torch.bfloat16 else torch.int32
-    for name in ("winner", "table"):
-        same = torch.equal(outputs[name].view(view), outputs["seed"].view(view))
-        assert same, f"{name} differs from the seed at {tokens} tokens"
-    native = {name: record(recorder, run) for name, run in sides.items()}
-    native["torch fp32"] = lambda: torch.nn.functional.linear(x32, w32)
-    best_us = time_by_turns(native, WINDOWS)
-    return {
-        "tokens": tokens,
-        "n": n,
-        "k": k,
-        "dtype": str(dtype).removeprefix("torch."),
-        "us": {name: round(value, 1) for name, value in best_us.items()},
-        "winner_to_torch_fp32": best_us["winner"] / best_us["torch fp32"],
-        "winner_to_table": best_us["winner"] / best_us["table"],
-        "seed_to_winner": best_us["seed"] / best_us["winner"],
-    }
+    print(
+        f"{row.op:9} {dtype:9} {row.tokens:4} x {row.sizes}: winner / torch "
+        f"{found['winner_to_torch']:.2f}, / torch fp32 {found['winner_to_torch_fp32']:.2f}, / hand "
+        f"{found['winner_to_hand']:.2f}, seed / winner {found['seed_to_winner']:.2f}",
+        flush=True,
+    )
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("candidate", nargs="?")
     parser.add_argument("--db", default="runs.db")
+    parser.add_argument("--quick", action="store_true", help="one size a task; writes nothing")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    candidate = options.candidate or incumbent(options.db)
-    shown = kernelsmith_json("show", candidate, "--db", options.db)
-    seed = load_seed("linear")
+    chosen = [options.candidate] if options.candidate else list(incumbents(options.db))
+    shown = [kernelsmith_json("show", one, "--db", options.db) for one in chosen]
+    found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder, activated(threads=1):
+        triton.knobs.cache.dir = folder
         recorder = Recorder()
-        triton.runtime.driver.active.launcher_cls = launcher_for(recorder)
-        winner = load(shown["source"], folder)
-        rows = [
-            measure(recorder, seed, winner, nk, dtype, tokens)
-            for nk in SHAPES_NK
-            for dtype in (torch.bfloat16, torch.float32)
-            for tokens in TOKENS
-        ]
-    for row in rows:
-        print(
-            f"{row['dtype']:9} {row['tokens']:4} x {row['k']} x {row['n']}: winner / torch fp32 "
-            f"{row['winner_to_torch_fp32']:.2f}, winner / table {row['winner_to_table']:.2f}, "
-            f"seed / winner {row['seed_to_winner']:.2f}"
-        )
+        triton.runtime.driver.active.launcher_cls = recorder.launcher
+        for candidate in shown:
+            winner = load(candidate["source"], candidate["task"], folder)
+            listed = [row for row in rows() if row.op == candidate["task"]]
+            for row in listed[:1] if options.quick else listed:
+                found.append(measure(recorder, row, winner, 3 if options.quick else WINDOWS))
+    if options.quick:
+        return
     report = {
-        "schema": "kernelsmith.benchmark.winner_beside_torch/1",
+        "schema": "kernelsmith.benchmark.winner_beside_torch/2",
         "written_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": describe(),
         "torch": torch.__version__,
-        "candidate": candidate,
-        "changes": shown.get("changes", []),
-        "rows": rows,
+        "candidates": {
+            one["task"]: {"id": one["id"], "changes": one.get("changes", [])} for one in shown
+        },
+        "rows": found,
     }
     RESULT.write_text(json.dumps(report, indent=1) + "\n")
 
