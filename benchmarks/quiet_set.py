@@ -81,7 +81,7 @@ def steps(null_minutes: float, time_limit: str) -> list[Step]:
             name="table",
             minutes=0.1,
             command=script("figures"),
-            gives="the tables in the documents",
+            gives="the documents' tables",
         ),
     ]
 
