@@ -13,7 +13,7 @@ from typing import TypeVar
 from kernelsmith import cases as forms
 from kernelsmith.errors import EvidenceError, TaskError
 from kernelsmith.gate import irregular, plans
-from kernelsmith.gate.subject import Ask, Execution, Limits, Outcome, Subject, failed
+from kernelsmith.gate.subject import Ask, Execution, Limits, Observed, Outcome, Subject, failed
 from kernelsmith.model import (
     ASSEMBLY_MAX_BYTES,
     Case,
@@ -25,6 +25,7 @@ from kernelsmith.model import (
     PlanClass,
     Run,
     RunJob,
+    RunResult,
     RunsResult,
     Task,
     TimedCase,
@@ -160,10 +161,24 @@ class Bench:
         )
 
     def _compile(self, subject: Subject, ttirs: dict[str, str]) -> Outcome:
+        built = self._build(subject, ttirs)
+        if isinstance(built, Outcome):
+            return built
+        self.objects.update(built)
+        return Outcome()
+
+    def _build(
+        self, subject: Subject, ttirs: dict[str, str], *, observed: bool = False
+    ) -> dict[str, tuple[ObjectInfo, bytes]] | Outcome:
+        """Objects of these texts, by id."""
         job = CompileJob(
-            ttirs=ttirs, device=self.task.device, timeout_s=self.limits.compile_timeout_s
+            ttirs=ttirs,
+            device=self.task.device,
+            timeout_s=self.limits.compile_timeout_s,
+            observed=observed,
         )
         reply = self.submit(subject.role, job)
+        built: dict[str, tuple[ObjectInfo, bytes]] = {}
         try:
             result = _expect(reply.result, CompileResult)
             if result.failure is not None:
@@ -173,10 +188,10 @@ class Bench:
                 info = result.objects.get(object_id)
                 if info is None or info.id != object_id:
                     raise EvidenceError(f"the compiler returned no object {object_id}")
-                self.objects[object_id] = (info, reply.read(f"{object_id}.obj"))
+                built[object_id] = (info, reply.read(f"{object_id}.obj"))
         finally:
             reply.close()
-        return Outcome()
+        return built
 
     def assembly(self, subject: Subject, ttirs: Mapping[str, str]) -> dict[str, str] | Outcome:
         """What the compiler makes of texts that it compiled before, by object id.
@@ -250,14 +265,56 @@ class Bench:
             return [
                 Execution(
                     key=run.key,
-                    outputs=tuple(
-                        reply.read("out.bin", out.offset_bytes, out.nbytes) for out in run.outputs
-                    ),
+                    outputs=self._outputs(reply, run),
                     canaries=run.canaries,
                     changed_inputs=run.changed_inputs,
                     seconds=run.seconds,
                 )
                 for run in result.runs
+            ]
+        finally:
+            reply.close()
+
+    def observe(self, subject: Subject, asks: Sequence[Ask]) -> list[Observed] | Outcome:
+        """Runs prepared cases in their observing builds, in order: what each touches.
+
+        Builds are made for this call and not kept: one belongs to a text with its lines.
+
+        Raises:
+            EvidenceError: the launcher answered with other runs than were asked for.
+        """
+        runs = tuple(Run(key=a.key, plan=subject.plans[a.case.id], inputs=a.inputs) for a in asks)
+        class_ids = sorted(plans.classes_of(run.plan for run in runs))
+        texts = {class_id: subject.classes[class_id].ttir for class_id in class_ids}
+        names = {class_id: plans.text_id(text) for class_id, text in texts.items()}
+        built = self._build(
+            subject, {names[class_id]: text for class_id, text in texts.items()}, observed=True
+        )
+        if isinstance(built, Outcome):
+            return built
+        job = RunJob(
+            runs=runs,
+            objects={name: info for name, (info, _) in built.items()},
+            object_of=names,
+            device=self.task.device,
+            timeout_s=self.limits.run_timeout_s,
+            observed=True,
+        )
+        reply = self.submit(subject.role, job, {f"{n}.obj": code for n, (_, code) in built.items()})
+        try:
+            result = _expect(reply.result, RunsResult)
+            if result.failure is not None:
+                return failed(result.failure)
+            if [run.key for run in result.runs] != [ask.key for ask in asks]:
+                raise EvidenceError(f"{len(asks)} runs to observe, {len(result.runs)} answered")
+            return [
+                Observed(
+                    case=ask.case,
+                    findings=run.findings,
+                    outputs=self._outputs(reply, run),
+                    seconds=run.seconds,
+                )
+                for ask, run in zip(asks, result.runs, strict=True)
             ]
         finally:
             reply.close()
@@ -320,6 +377,9 @@ class Bench:
             others = tuple(pair for pair in case.dims if pair[0] != self.task.token_dim)
             steps = subject.steps.setdefault((case.call, case.dtype, others), [])
             steps.append((case, irregular.numbers(plan)))
+
+    def _outputs(self, reply: Reply, run: RunResult) -> tuple[bytes, ...]:
+        return tuple(reply.read("out.bin", out.offset_bytes, out.nbytes) for out in run.outputs)
 
     def _object_files(self, object_ids: Iterable[str]) -> dict[str, bytes]:
         return {f"{oid}.obj": self.objects[oid][1] for oid in set(object_ids)}

@@ -1,6 +1,7 @@
 """Is a plan one that the seed's call could have? Plans come from where candidate Python ran, so
 the host believes nothing in them that it can check."""
 
+import hashlib
 import math
 from collections.abc import Callable, Collection, Iterable
 from itertools import pairwise
@@ -141,6 +142,12 @@ def _plan_fault(plan: Plan, tensors: set[str], class_ids: set[str]) -> str:
             if not 0 <= arg.offset_bytes <= plan.buffers[arg.buffer].nbytes:
                 return f"launch {number} points {arg.offset_bytes} bytes into a smaller buffer"
     return ""
+
+
+def text_id(ttir: str) -> str:
+    """A file name for a text, its lines included; what the CPU device does not read is not."""
+    text = ttir.replace(" {tt.divisibility = 16 : i32}", "")
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def classes_of(plans: Iterable[Plan]) -> set[str]:

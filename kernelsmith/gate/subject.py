@@ -5,7 +5,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelsmith.gate.irregular import Numbers
-from kernelsmith.model import Candidate, Case, Inputs, Plan, PlanClass, Status, WorkerFailure
+from kernelsmith.model import (
+    Candidate,
+    Case,
+    Finding,
+    Inputs,
+    Plan,
+    PlanClass,
+    Status,
+    WorkerFailure,
+)
 from kernelsmith.ports import Role
 
 Form = tuple[str, str, tuple[tuple[str, int], ...]]
@@ -47,6 +56,16 @@ class Execution:
     outputs: tuple[bytes, ...]
     canaries: tuple[str, ...]
     changed_inputs: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """One observed run of a case."""
+
+    case: Case
+    findings: tuple[Finding, ...]
+    outputs: tuple[bytes, ...]
     seconds: float
 
 

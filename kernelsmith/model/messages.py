@@ -134,12 +134,14 @@ class TraceResult:
 class CompileJob:
     """Compile TTIR texts. ``ttirs`` maps an object id (``devices.object_id`` of the text) to it.
     Objects come back as files ``<object id>.obj`` beside the result; with ``assembly`` also what
-    the compiler made of it, as text of at most ``ASSEMBLY_MAX_BYTES`` in ``<object id>.s``."""
+    the compiler made of it, as text of at most ``ASSEMBLY_MAX_BYTES`` in ``<object id>.s``.
+    ``observed`` makes the observing builds instead; ids are then the job's own."""
 
     ttirs: dict[str, str]
     device: str
     timeout_s: float = 60.0
     assembly: bool = False
+    observed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,13 +214,16 @@ class Run:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunJob:
     """Run plans. ``objects``: object id -> info; their code lies in files ``<object id>.obj``
-    beside the job. ``object_of``: plan class id -> object id."""
+    beside the job. ``object_of``: plan class id -> object id. ``observed``: the objects are
+    observing builds; programs run in ascending order, one at a time, and what they touch is
+    reported."""
 
     runs: tuple[Run, ...]
     objects: dict[str, ObjectInfo]
     object_of: dict[str, str]
     device: str
     timeout_s: float = 60.0
+    observed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,16 +234,62 @@ class OutputBytes:
     nbytes: int
 
 
+FindingKind = Literal[
+    "out_of_bounds",
+    "gap",
+    "unwritten",
+    "race",
+    "atomic_order",
+    "float_atomic",
+    "spin",
+    "endless",
+    "unfinished",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What an observed run found at one source line, all accesses of one kind merged.
+
+    ``program`` is the first that showed it, ``other_*`` whom it met there. Bytes [``begin``,
+    ``end``) count from the start of ``buffer`` (:func:`worker.buffers.names`), the memory behind
+    the kernel's parameter ``argument``. ``count``: accesses, or turns of a loop.
+
+    Kinds: outside the buffer; in a gap between its rows; read, and never written; touched by two
+    programs, one writing without an atomic; changed by atomics that do not commute; by adding
+    floats; a loop in which nothing changes that another program would have to end; that nobody
+    ends; that had not ended when the time was up."""
+
+    kind: FindingKind
+    kernel: str
+    line: str
+    does: str
+    launch: int
+    program: tuple[int, int, int]
+    argument: str = ""
+    buffer: str = ""
+    buffer_bytes: int = 0
+    item_bytes: int = 0
+    begin: int = 0
+    end: int = 0
+    count: int = 1
+    other_line: str = ""
+    other_does: str = ""
+    other_program: tuple[int, int, int] | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """Outputs in the entry's order; ``canaries`` names buffers whose red zone was written
-    ("scratch 2 after", "x before"); ``changed_inputs`` names inputs whose bytes changed."""
+    ("scratch 2 after", "x before"); ``changed_inputs`` names inputs whose bytes changed;
+    ``findings`` are an observed run's."""
 
     key: str
     outputs: tuple[OutputBytes, ...]
     canaries: tuple[str, ...]
     changed_inputs: tuple[str, ...]
     seconds: float
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from kernelsmith.model import (
     ITEMSIZE_BYTES,
     CompileJob,
     CompileResult,
+    Finding,
     Inputs,
     OutputBytes,
     Run,
@@ -26,13 +27,22 @@ from kernelsmith.model import (
     RunResult,
     RunsResult,
 )
-from kernelsmith.worker import buffers, buffers_poison, launcher_bind, launcher_compile
+from kernelsmith.worker import (
+    buffers,
+    buffers_poison,
+    launcher_bind,
+    launcher_compile,
+    observed,
+)
 from kernelsmith.worker.progress import Progress
 
 Draw = Callable[[Inputs], Mapping[str, NDArray[Any]]]
 
 # Added to the seed of the inputs that a stale run starts with.
 STALE_SEED_STEP = 0x9E3779B9
+# Of a job's time, what its observed runs may take before they are told to stop: a loop is then
+# named, which the end of the whole process would not do.
+OBSERVED_SHARE = 0.7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,14 +158,22 @@ def _run_all(
             for region, _ in arenas:
                 buffers_poison.fill(region.bytes, one.poison, len(results))
             # ``previous`` stays mapped until the next set is, so no address comes twice in a row.
-            previous, result = _run_one(bench, one, out.tell(), out.write)
+            try:
+                previous, result = _run_one(bench, one, out.tell(), out.write)
+            except observed.MisalignedError:
+                previous, result = _run_one(bench, one, out.tell(), out.write, bytewise=True)
             results.append(result)
     del previous
     return RunsResult(runs=tuple(results))
 
 
 def _run_one(
-    bench: Bench, one: Run, out_at: int, write: Callable[[bytes], Any]
+    bench: Bench,
+    one: Run,
+    out_at: int,
+    write: Callable[[bytes], Any],
+    *,
+    bytewise: bool = False,
 ) -> tuple[buffers.BufferSet, RunResult]:
     plan = one.plan
     held = buffers.allocate(plan, misalign_bytes=one.misalign_bytes, poison=one.poison)
@@ -169,8 +187,15 @@ def _run_one(
         _poison_outputs(held, one)
     images = _lay_inputs(bench, held, one, one.inputs)
     started = time.perf_counter()
-    for bound in bounds:
-        launcher_bind.launch(bound, order=one.order, arenas=bench.arenas)
+    findings: tuple[Finding, ...] = ()
+    if bench.job.observed:
+        patience_s = OBSERVED_SHARE * bench.job.timeout_s / len(bench.job.runs)
+        findings = observed.run(
+            one, held, bounds, arena=bench.arenas[0], seconds=patience_s, bytewise=bytewise
+        )
+    else:
+        for bound in bounds:
+            launcher_bind.launch(bound, order=one.order, arenas=bench.arenas)
     seconds = time.perf_counter() - started
     places: list[OutputBytes] = []
     for ref in plan.outputs:
@@ -188,6 +213,7 @@ def _run_one(
             if not np.array_equal(held.view(index), image)
         ),
         seconds=seconds,
+        findings=findings,
     )
     return held, result
 

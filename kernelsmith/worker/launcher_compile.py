@@ -11,7 +11,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ def _compile_all(
                 object_id: WorkerFailure(status="COMPILE", message=message, where=object_id)
             }
         try:
-            compiled = device.compile_ttir(job.ttirs[object_id])
+            compiled = _compiled(job, object_id, device)
             assembly = device.assembly(job.ttirs[object_id]) if job.assembly else None
         except CompileError as error:
             place = f" at {error.line}" if error.line else ""
@@ -103,8 +103,15 @@ def _compile_all(
         _write(folder / f"{object_id}.obj", compiled.code)
         if assembly is not None:
             _write(folder / f"{object_id}.s", assembly.encode()[:ASSEMBLY_MAX_BYTES])
-        done[object_id] = compiled.info
+        done[object_id] = (
+            compiled.info if not job.observed else replace(compiled.info, id=object_id)
+        )
     return done, {}
+
+
+def _compiled(job: CompileJob, object_id: str, device: Any) -> Any:
+    text = job.ttirs[object_id]
+    return device.compile_ttir(text, observed=True) if job.observed else device.compile_ttir(text)
 
 
 def _worth_two(job: CompileJob, min_text_chars: int) -> bool:

@@ -4,9 +4,12 @@ import hashlib
 import re
 import sys
 from dataclasses import dataclass
+from typing import Any
 
+from kernelsmith.devices.cpu import observe_module
 from kernelsmith.devices.cpu.codegen_target import compile_ir, features_of
 from kernelsmith.devices.cpu.lower_function import lower
+from kernelsmith.devices.cpu.report import as_stats
 from kernelsmith.devices.cpu.ttir_parse import parse
 from kernelsmith.devices.cpu.ttir_text import strip_loc
 from kernelsmith.errors import CompileError
@@ -21,13 +24,15 @@ class CompiledObject:
     code: bytes
 
 
-def compile_ttir(text: str, *, cpu: str = "host") -> CompiledObject:
+def compile_ttir(text: str, *, cpu: str = "host", observed: bool = False) -> CompiledObject:
     """Compiles the one kernel of a TTIR module.
 
     Args:
         text: the module, with or without locations.
         cpu: "host" or an x86-64 level ("x86-64-v2", "x86-64-v3", "x86-64-v4"). The bits that a
             kernel computes do not depend on it.
+        observed: the observing build, which only :mod:`observe_run` can run; its ``stats`` name
+            the sites and the parameters.
 
     Returns:
         The object. Its one exported function has the kernel's name and the device's ABI.
@@ -42,7 +47,13 @@ def compile_ttir(text: str, *, cpu: str = "host") -> CompiledObject:
     try:
         module = parse(text)
         symbol = module.kernel.name
-        lowered = lower(module, features, symbol)
+        facts: dict[str, Any] = {}
+        if observed:
+            module, sites = observe_module.observed(module)
+            facts = observe_module.stats(module, sites)
+        lowered = lower(module, features, symbol, plain=observed)
+        if lowered.reports:
+            facts["reports"] = as_stats(lowered.reports)
         code = compile_ir(lowered.ir, features)
     except (AssertionError, LookupError, ValueError, RuntimeError, RecursionError) as error:
         # A form that the lowering did not foresee. The kernel may be right; this device cannot
@@ -61,7 +72,7 @@ def compile_ttir(text: str, *, cpu: str = "host") -> CompiledObject:
         params=tuple(arg.ty.elem for arg in module.kernel.args),
         arena_bytes=lowered.arena_bytes,
         code_hash=hashlib.sha256(code).hexdigest(),
-        stats={"cpu": features.cpu, "object_bytes": len(code)},
+        stats={"cpu": features.cpu, "object_bytes": len(code), **facts},
     )
     return CompiledObject(info=info, code=code)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelsmith.devices.cpu import lower_elementwise, lower_memory
+from kernelsmith.devices.cpu import lower_elementwise, lower_memory, lower_observe
 from kernelsmith.devices.cpu.codegen_text import Emitter, Features, Stream
 from kernelsmith.devices.cpu.lower_atomic import atomic
 from kernelsmith.devices.cpu.lower_blocks import run_blocks
@@ -16,9 +16,11 @@ from kernelsmith.devices.cpu.lower_gather import gather, histogram
 from kernelsmith.devices.cpu.lower_map import map_elementwise
 from kernelsmith.devices.cpu.lower_plan import index_ops, is_lazy, plan
 from kernelsmith.devices.cpu.lower_reduce import reduce_and_keep
+from kernelsmith.devices.cpu.lower_report import device_assert, device_print
 from kernelsmith.devices.cpu.lower_roots import dot_in_place, settle, store
 from kernelsmith.devices.cpu.lower_scan import scan
 from kernelsmith.devices.cpu.lower_state import Context, Lazy, Lowering, Scalar, index_const
+from kernelsmith.devices.cpu.report import HEADER_BYTES, Site
 from kernelsmith.devices.cpu.ttir import Block, Module, Op, Value
 from kernelsmith.devices.cpu.ttir_ops import ATOMIC, ELEMENTWISE, refuse
 from kernelsmith.errors import CompileError
@@ -26,10 +28,13 @@ from kernelsmith.errors import CompileError
 _DIMS = {"x": 0, "y": 1, "z": 2}
 _ROOTS = {
     **dict.fromkeys(ATOMIC, atomic),
+    "tt.print": device_print,
+    "tt.assert": device_assert,
     "tt.store": store,
     "tt.dot": dot_in_place,
     "tt.histogram": histogram,
     "tt.gather": gather,
+    **lower_observe.NOTES,
 }
 _REGIONS = {
     "scf.for": lower_for,
@@ -43,10 +48,11 @@ _REGIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredText:
-    """LLVM IR of a kernel and the arena bytes that one program needs."""
+    """LLVM IR of a kernel, the arena bytes that one program needs, and what it may say."""
 
     ir: str
     arena_bytes: int
+    reports: tuple[Site, ...] = ()
 
 
 def lower(module: Module, features: Features, symbol: str, *, plain: bool = False) -> LoweredText:
@@ -60,7 +66,7 @@ def lower(module: Module, features: Features, symbol: str, *, plain: bool = Fals
     lo = Lowering(em, module.callees, plain=plain)
     index_ops(lo, kernel.blocks)
     lo.kept = plan(lo, kernel.blocks)
-    em.scratch(64)
+    em.scratch(HEADER_BYTES)
     em.streams[0].lines.append("  %spill = getelementptr i8, ptr %arena, i64 0")
     for position, arg in enumerate(kernel.args):
         _bind_argument(lo, position, arg)
@@ -73,7 +79,9 @@ def lower(module: Module, features: Features, symbol: str, *, plain: bool = Fals
     _program_ids(em)
     run_blocks(lo, kernel.blocks, run)
     body = em.streams.pop()
-    return LoweredText(ir=_text(em, symbol, body), arena_bytes=em.arena_bytes)
+    return LoweredText(
+        ir=_text(em, symbol, body), arena_bytes=em.arena_bytes, reports=tuple(lo.reports)
+    )
 
 
 def _bind_argument(lo: Lowering, position: int, arg: Value) -> None:
