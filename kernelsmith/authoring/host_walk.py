@@ -66,27 +66,32 @@ def _returned(function: ast.FunctionDef, known: _Known) -> tuple[Returned, ...] 
     found = _walk(function.body, known)
     if not isinstance(found, ast.Return) or found.value is None:
         return None
-    elements = found.value.elts if isinstance(found.value, ast.Tuple) else [found.value]
-    out = []
+    value = found.value
+    whole = _inner(value, known)
+    if whole is not None:
+        return whole
+    elements = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
+    out: list[Returned] = []
     for number, element in enumerate(elements):
-        if isinstance(element, ast.Call) and isinstance(element.func, ast.Name):
-            inner = _inner(element, known)
-            if inner is not None:
-                out.append(inner)
-                continue
-        value = _value(element, known)
+        inner = _inner(element, known)
+        if inner is not None and len(inner) == 1:
+            out += inner
+            continue
+        tensor = _value(element, known)
         out.append(
             Returned(
                 name=element.id if isinstance(element, ast.Name) else f"out{number}",
-                tensor=value if isinstance(value, Tensor) else None,
+                tensor=tensor if isinstance(tensor, Tensor) else None,
             )
         )
     return tuple(out)
 
 
-def _inner(node: ast.Call, known: _Known) -> Returned | None:
-    """What a call of one of the module's functions returns, where that is one tensor."""
-    function = known.functions.get(node.func.id if isinstance(node.func, ast.Name) else "")
+def _inner(node: ast.expr, known: _Known) -> tuple[Returned, ...] | None:
+    """What a call of one of the module's functions returns; None where it is no such call."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return None
+    function = known.functions.get(node.func.id)
     if function is None or known.depth >= MOST_CALLS_DEEP:
         return None
     names = [each.arg for each in parameters(function)]
@@ -100,8 +105,7 @@ def _inner(node: ast.Call, known: _Known) -> Returned | None:
         or (isinstance(value, ast.Constant) and value.value is None)
     }
     inside = _Known(values=values, nones=nones, functions=known.functions, depth=known.depth + 1)
-    found = _returned(function, inside)
-    return found[0] if found is not None and len(found) == 1 else None
+    return _returned(function, inside)
 
 
 def _walk(body: Sequence[ast.stmt], known: _Known) -> ast.Return | str | None:
@@ -157,7 +161,10 @@ def _forget(statement: ast.stmt, known: _Known) -> None:
 def _assign(statement: ast.Assign, known: _Known) -> None:
     for target in statement.targets:
         if isinstance(target, ast.Tuple | ast.List):
-            shape = _shape_of(statement.value, known)
+            shape: Sequence[Value] | None = _shape_of(statement.value, known)
+            inner = _inner(statement.value, known)
+            if inner is not None:
+                shape = [each.tensor for each in inner]
             names = [each.id if isinstance(each, ast.Name) else "" for each in target.elts]
             fits = shape if shape is not None and len(shape) == len(names) else None
             for number, name in enumerate(names):
@@ -204,7 +211,7 @@ def _called(node: ast.Call, known: _Known) -> Value:
     name = ast.unparse(node.func)
     if isinstance(node.func, ast.Name):
         inner = _inner(node, known)
-        return inner.tensor if inner is not None else None
+        return inner[0].tensor if inner is not None and len(inner) == 1 else None
     dtype = next((_dtype(each.value) for each in node.keywords if each.arg == "dtype"), None)
     # What the gate's language refuses (torch.zeros and the like) is followed all the same: the
     # draft is right about the shapes, and the check says what to write instead.

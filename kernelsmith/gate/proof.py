@@ -31,14 +31,14 @@ def prove(gate: Gate) -> dict[str, Any]:
     rejections: list[dict[str, str]] = []
     tried_cheats = cheats(gate.task)
     for cheat in tried_cheats:
-        names = BEFORE_MEMORY if cheat.check == "memory" else BITS
+        names = BEFORE_MEMORY if "memory" in cheat.checks else BITS
         verdict = gate.judge_bits(_candidate(gate, cheat.source), names)
-        _require(cheat.name, verdict, {cheat.status}, cheat.check)
+        _require(cheat.name, verdict, (cheat.status,), cheat.checks)
         rejections.append(_rejection(cheat.name, verdict))
     tried_mutants = mutants(gate.task)
     for name, source in tried_mutants:
         verdict = gate.judge_bits(_candidate(gate, source), BITS)
-        _require(name, verdict, set(MUTANT_REASONS), None)
+        _require(name, verdict, MUTANT_REASONS, ())
         rejections.append(_rejection(name, verdict))
     _require_seed(gate)
     return {
@@ -51,18 +51,20 @@ def prove(gate: Gate) -> dict[str, Any]:
     }
 
 
-def _require(name: str, verdict: Verdict, reasons: set[str], check: str | None) -> None:
+def _require(
+    name: str, verdict: Verdict, reasons: tuple[str, ...], checks: tuple[str, ...]
+) -> None:
     last = verdict.checks[-1]
     if verdict.accepted:
         raise EvidenceError(
             f"the gate of {verdict.task} let {name!r} through every check about bits",
             hint="no verdict of this gate can be trusted; report it with this line",
         )
-    if verdict.status not in reasons or (check is not None and last.name != check):
-        where = f" in {check}" if check else ""
+    if verdict.status not in reasons or (checks and last.name not in checks):
+        where = f" in {' or '.join(checks)}" if checks else ""
         raise EvidenceError(
             f"the gate of {verdict.task} rejected {name!r} with {verdict.status} in {last.name}, "
-            f"not with {' or '.join(sorted(reasons))}{where}: {last.message}"
+            f"not with {' or '.join(reasons)}{where}: {last.message}"
         )
     if not last.message:
         raise EvidenceError(f"the gate of {verdict.task} rejected {name!r} without a word")

@@ -282,3 +282,33 @@ def test_a_walk_that_is_not_sure_asks_for_names() -> None:
         {"--arg weight=": "T[N]", "--returns forward=": "y", "--output y=": "row:T[M,N]"},
     )
     assert [output.name for output in made.calls[0].outputs] == ["y"]
+
+
+TWICE = f"""{KERNEL}
+def forward(x):
+    return _run(x)
+
+
+def _run(x):
+    rows, cols = x.shape
+    y = x.new_empty((rows, cols))
+    top = x.new_empty((rows,), dtype=torch.float32)
+    _rows[(rows,)](x, x, y, x.stride(0), y.stride(0), cols, 1.0, BLOCK=1024)
+    return y, top
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "return _run(x)",
+        "y, top = _run(x)\n    return y, top",
+        "y, top = _run(x)\n    return [y, top]",
+    ],
+)
+def test_outputs_are_followed_through_functions_of_the_file(text: str) -> None:
+    made = drafted(TWICE.replace("return _run(x)", text, 1), {"--arg x=": "T[M,N]"})
+    assert [(each.name, each.shape, each.dtype) for each in made.calls[0].outputs] == [
+        ("y", ("M", "N"), "T"),
+        ("top", ("M",), "float32"),
+    ]
