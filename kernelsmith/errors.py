@@ -10,10 +10,12 @@ input, the machine, or evidence that cannot be trusted::
     ├── MissingError                3     a device, sandbox, key or package is not there
     ├── InfrastructureError         4     the machine failed, not the candidate
     │   ├── SandboxError                  a worker could not start, or died on its own
+    │   ├── GpuError                      the CUDA driver refused a call
     │   └── StorageError                  disk full, read-only
     └── EvidenceError               5     the gate's evidence cannot be trusted
     CompileError                    -     a kernel the device does not lower; a worker turns it
                                           into the candidate's status ``COMPILE``
+    DeviceAssertError               -     a kernel's own ``device_assert`` failed
 
 Each message says what is wrong, on which id, actual against expected; ``hint`` says how to mend it.
 """
@@ -60,6 +62,18 @@ class SandboxError(InfrastructureError):
     """A worker could not start or died outside a job."""
 
 
+class GpuError(InfrastructureError):
+    """The CUDA driver refused a call. ``code`` is its number; ``kernel_fault``: a kernel did it to
+    itself (an address it must not touch, a trap), which a worker turns into ``CRASH``."""
+
+    def __init__(
+        self, message: str, *, code: int, kernel_fault: bool, hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+        self.kernel_fault = kernel_fault
+
+
 class StorageError(InfrastructureError):
     """A write failed: disk full, read-only file system."""
 
@@ -77,3 +91,16 @@ class CompileError(KernelsmithError):
         super().__init__(message, hint=hint)
         self.op = op
         self.line = line
+
+
+class DeviceAssertError(KernelsmithError):
+    """A kernel's ``device_assert`` failed. Names the program and the source line."""
+
+    exit_code = 1
+
+    def __init__(
+        self, message: str, *, line: str, program: tuple[int, ...], hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.line = line
+        self.program = program

@@ -72,12 +72,18 @@ def run(job: TraceJob, folder: Path, progress: Progress | None = None) -> TraceR
 def device_front_end(device: str) -> tuple[Any, Emit]:
     """Triton's backend object of a device and its function from jit function to TTIR text.
 
+    Args:
+        device: "cpu", or "cuda:90" and the like: a GPU's text depends on its architecture.
+
     Raises:
         MissingError: not built for this device.
     """
+    name, _, arch = device.partition(":")
+    if name == "cuda" and arch.isdigit():
+        return _cuda_front_end(int(arch))
     if device != "cpu":
         raise MissingError(
-            f"the front end does not emit for device {device!r} yet", hint="use --device cpu"
+            f"the front end does not emit for device {device!r}", hint="use --device cpu"
         )
     from kernelsmith.devices.cpu.emit import cpu_backend, emit_ttir
 
@@ -94,6 +100,21 @@ def device_front_end(device: str) -> tuple[Any, Emit]:
         return emit_ttir(kernel, signature, constants, attributes, parsed)
 
     return backend, emit
+
+
+def _cuda_front_end(arch: int) -> tuple[Any, Emit]:
+    from kernelsmith.devices.cuda.emit import cuda_backend, emit_ttir
+
+    def emit(
+        kernel: Any,
+        signature: dict[str, str],
+        constants: dict[Any, Any],
+        attributes: dict[Any, Any],
+        options: dict[str, Any],
+    ) -> str:
+        return emit_ttir(kernel, signature, constants, attributes, dict(options), arch)
+
+    return cuda_backend(arch), emit
 
 
 def _trace(job: TraceJob, recorder: Recorder, progress: Progress) -> dict[str, Plan]:

@@ -1,6 +1,4 @@
-"""The registry of devices, and what the compile-only one says."""
-
-from pathlib import Path
+"""The registry of devices, and what a device says that is not there."""
 
 import pytest
 
@@ -36,17 +34,31 @@ def test_unknown_device_is_refused_with_the_names() -> None:
     assert "cpu, cuda" in str(info.value.hint)
 
 
-def test_cuda_says_that_it_only_compiles() -> None:
-    device = devices.get("cuda")
-    for use in (device.describe, lambda: device.compile_ttir(TTIR), lambda: device.object_id("")):
-        with pytest.raises(MissingError, match="only compiles so far"):
+def test_a_gpu_is_named_with_its_architecture() -> None:
+    assert devices.get("cuda:90").target == "cuda:90"
+    assert devices.get("cpu").target == "cpu"
+    for name in ("cuda:", "cuda:x", "cpu:90", "cuda:90:1"):
+        with pytest.raises(InputError, match="no device"):
+            devices.get(name)
+    with pytest.raises(InputError, match="sm_75"):
+        devices.get("cuda:75").object_id(TTIR)
+
+
+def test_without_a_driver_cuda_says_so_and_names_another_way() -> None:
+    device = CudaDevice(library="/nowhere/libcuda.so.1")
+    for use in (
+        device.describe,
+        lambda: device.compile_ttir(TTIR),
+        lambda: device.object_id(TTIR),
+        lambda: device.num_programs,
+        lambda: device.turn(alone=True),
+    ):
+        with pytest.raises(MissingError, match="no NVIDIA driver") as info:
             use()
+        assert "--device cpu" in str(info.value.hint)
 
 
-def test_cross_compiling_keeps_products_and_sums_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+def test_cross_compiling_keeps_products_and_sums_apart() -> None:
     code = CudaDevice().cross_compile(TTIR, arch=ARCHS[1], options={"num_warps": 1})
     assert code.symbol == "scale"
     assert code.num_warps == 1
@@ -55,10 +67,7 @@ def test_cross_compiling_keeps_products_and_sums_apart(
     assert "fma" not in code.ptx
 
 
-def test_cross_compiling_refuses_what_it_does_not_know(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+def test_cross_compiling_refuses_what_it_does_not_know() -> None:
     with pytest.raises(InputError, match="sm_75"):
         CudaDevice().cross_compile(TTIR, arch=75)
     with pytest.raises(InputError, match="ir_override"):

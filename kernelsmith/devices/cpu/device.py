@@ -1,5 +1,6 @@
 """The CPU as a kernelsmith device: what the launcher and the gate call."""
 
+import contextlib
 import dataclasses
 import os
 from typing import Any
@@ -24,6 +25,11 @@ class CpuDevice:
     name: str = "cpu"
 
     @property
+    def target(self) -> str:
+        """``cpu``: one text for every CPU."""
+        return self.name
+
+    @property
     def num_programs(self) -> int:
         """CPUs this process may run on: the size of a persistent grid."""
         return len(os.sched_getaffinity(0))
@@ -40,8 +46,8 @@ class CpuDevice:
         """Hash of what decides the machine code: canonical text, lowering, this CPU."""
         return epoch.object_id(ttir)
 
-    def compile_ttir(self, ttir: str) -> CompiledCode:
-        """Compiles a TTIR module with one public function.
+    def compile_ttir(self, ttir: str, *, observed: bool = False) -> CompiledCode:
+        """Compiles a TTIR module with one public function; ``observed``: its observing build.
 
         Raises:
             CompileError: an op this device does not lower; names the op and the source line.
@@ -49,7 +55,7 @@ class CpuDevice:
         """
         from kernelsmith.devices.cpu.compile import compile_ttir
 
-        compiled = compile_ttir(ttir)
+        compiled = compile_ttir(ttir, observed=observed)
         return CompiledCode(
             info=dataclasses.replace(compiled.info, id=self.object_id(ttir)),
             code=bytes(compiled.code),
@@ -74,3 +80,7 @@ class CpuDevice:
             InfrastructureError: no memory, or executable memory is forbidden.
         """
         return load(info, code, base_pad_bytes=base_pad_bytes)
+
+    def turn(self, *, alone: bool) -> contextlib.AbstractContextManager[None]:
+        """Nothing to wait for: a session picks the quietest core, and its clock is its thread's."""
+        return contextlib.nullcontext()

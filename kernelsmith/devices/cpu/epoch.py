@@ -3,10 +3,10 @@
 import functools
 import hashlib
 import os
-import re
 from pathlib import Path
 from typing import Any
 
+from kernelsmith.devices.canonical import canonical as canonical_text
 from kernelsmith.errors import MissingError
 
 # Modules of this package that place, call, schedule and show compiled code but do not make it.
@@ -102,51 +102,13 @@ def describe() -> dict[str, Any]:
 
 
 def canonical(ttir: str) -> str:
-    """The text without source locations and with values numbered in order of appearance (their
-    names are the kernel's variables): what is equal compiles to equal machine code.
+    """The text by :func:`kernelsmith.devices.canonical.canonical`: what is equal compiles to equal
+    machine code.
 
     ``tt.divisibility`` of parameters is left out: the lowering does not read it, so both variants
     of a plan class, pointers aligned or not, are one object here. A test holds it to that.
     """
-    lines = [
-        _without_locations(line).rstrip()
-        for line in ttir.splitlines()
-        if not line.startswith("#loc")
-    ]
-    numbers: dict[str, str] = {}
-    text = "\n".join(line for line in lines if line) + "\n"
-    text = text.replace(" {tt.divisibility = 16 : i32}", "")
-    return _VALUE.sub(lambda m: numbers.setdefault(m.group(), f"%{len(numbers)}"), text)
-
-
-_VALUE = re.compile(r"%[A-Za-z0-9_$.\-]+")
-_LOCATION = re.compile(r'\s*\bloc\(|"(?:[^"\\]|\\.)*"')
-
-
-def _without_locations(line: str) -> str:
-    kept, position = [], 0
-    while match := _LOCATION.search(line, position):
-        if match.group().endswith('"'):
-            kept.append(line[position : match.end()])
-            position = match.end()
-            continue
-        kept.append(line[position : match.start()])
-        position = _closing(line, match.end())
-    kept.append(line[position:])
-    return "".join(kept)
-
-
-def _closing(line: str, position: int) -> int:
-    """Index after the parenthesis that closes the one before ``position``."""
-    depth = 1
-    while depth and position < len(line):
-        if line[position] == '"':
-            match = re.compile(r'"(?:[^"\\]|\\.)*"').match(line, position)
-            position = match.end() if match else len(line)
-            continue
-        depth += {"(": 1, ")": -1}.get(line[position], 0)
-        position += 1
-    return position
+    return canonical_text(ttir).replace(" {tt.divisibility = 16 : i32}", "")
 
 
 def object_id(ttir: str) -> str:
