@@ -113,4 +113,5 @@ def _make_object(module: Any, metadata: dict[str, Any]) -> bytes:
     metadata["object_id"] = info.id
     metadata["params"] = list(info.params)
     metadata["arena_bytes"] = info.arena_bytes
+    metadata["reports"] = info.stats.get("reports", [])
     return bytes(compiled.code)

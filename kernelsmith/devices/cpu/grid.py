@@ -1,6 +1,7 @@
 """Running the programs of a launch: in which order, over how many threads."""
 
 import ctypes
+import functools
 import os
 import random
 import threading
@@ -13,6 +14,7 @@ from struct import Struct
 from typing import Literal
 
 from kernelsmith.devices.cpu.arena import ThreadArenas
+from kernelsmith.devices.cpu.report import Reporter, heard
 from kernelsmith.errors import InputError
 
 # void (const uint8_t *args, const int32_t *grid, const int32_t *order,
@@ -93,6 +95,24 @@ class Cost:
         self.ns_a_program = float("inf")
 
 
+def _run_part(
+    kernel: NativeKernel,
+    reporter: Reporter | None,
+    args: bytes,
+    grid: bytes,
+    order_address: int | None,
+    begin: int,
+    end: int,
+    arena: int,
+) -> None:
+    """Programs ``begin <= i < end`` on this thread."""
+    if reporter is None:
+        kernel(args, grid, order_address, begin, end, arena)
+        return
+    call = functools.partial(kernel, args, grid, order_address, begin, end, arena)
+    heard(reporter, arena, call)
+
+
 class Grid:
     """Threads and scratch that launches of this process run on. Close it to end the threads."""
 
@@ -110,6 +130,7 @@ class Grid:
         grid: tuple[int, int, int],
         arena_bytes: int,
         cost: Cost,
+        reporter: Reporter | None = None,
     ) -> None:
         """Runs all programs and returns when they are done.
 
@@ -119,6 +140,10 @@ class Grid:
             grid: programs along x, y, z; none when one is 0.
             arena_bytes: scratch one program needs.
             cost: of this kernel; updated.
+            reporter: of a kernel that prints or asserts.
+
+        Raises:
+            DeviceAssertError: an assertion of the kernel failed.
         """
         count = count_programs(grid)
         if count == 0:
@@ -128,11 +153,16 @@ class Grid:
         order_address = None if order is None else order.buffer_info()[0]
         begin_ns = time.perf_counter_ns()
         if self.threads == 1 or count == 1 or cost.ns_a_program * count < PARALLEL_FROM_NS:
-            kernel(args, packed_grid, order_address, 0, count, self._arenas.reserve(arena_bytes))
+            arena = self._arenas.reserve(arena_bytes)
+            _run_part(kernel, reporter, args, packed_grid, order_address, 0, count, arena)
             cost.ns_a_program = (time.perf_counter_ns() - begin_ns) / count
-            return
-        self._run_threads(kernel, args, packed_grid, order_address, count, arena_bytes)
-        cost.ns_a_program = (time.perf_counter_ns() - begin_ns) * self.threads / count
+        else:
+            self._run_threads(
+                kernel, args, packed_grid, order_address, count, arena_bytes, reporter
+            )
+            cost.ns_a_program = (time.perf_counter_ns() - begin_ns) * self.threads / count
+        if reporter is not None:
+            reporter.check()
 
     def _run_threads(
         self,
@@ -142,6 +172,7 @@ class Grid:
         order_address: int | None,
         count: int,
         arena_bytes: int,
+        reporter: Reporter | None,
     ) -> None:
         step = max(1, count // (self.threads * CHUNKS_A_THREAD))
         starts = iter(range(0, count, step))
@@ -154,7 +185,8 @@ class Grid:
                     start = next(starts, None)
                 if start is None:
                     return
-                kernel(args, packed_grid, order_address, start, min(start + step, count), arena)
+                end = min(start + step, count)
+                _run_part(kernel, reporter, args, packed_grid, order_address, start, end, arena)
 
         others = [self._threads().submit(work) for _ in range(self.threads - 1)]
         work()

@@ -16,6 +16,7 @@ from kernelsmith.devices.cpu.grid import (
     count_programs,
     parse_order,
 )
+from kernelsmith.devices.cpu.report import Reporter, from_stats, heard
 from kernelsmith.errors import InputError
 from kernelsmith.model import ObjectInfo
 
@@ -27,7 +28,7 @@ _UNTYPED = ctypes.CFUNCTYPE(None)
 class LoadedKernel:
     """One kernel. Its code stays mapped until :meth:`close` or until nothing refers to it."""
 
-    __slots__ = ("_arenas", "_function", "_image", "address", "info")
+    __slots__ = ("_arenas", "_function", "_image", "_reporter", "address", "info")
 
     def __init__(self, info: ObjectInfo, image: Image) -> None:
         self.info = info
@@ -35,6 +36,8 @@ class LoadedKernel:
         self.address = image.address(info.symbol)
         self._function = KERNEL_TYPE(self.address)
         self._arenas = ThreadArenas()
+        sites = from_stats(info.stats.get("reports", ()))
+        self._reporter = Reporter(info.symbol, sites) if sites else None
 
     def run(
         self,
@@ -58,6 +61,7 @@ class LoadedKernel:
 
         Raises:
             InputError: the arguments, the order or the range do not fit the kernel and grid.
+            DeviceAssertError: an assertion of the kernel failed.
         """
         if isinstance(order, str) and order.startswith("threads:"):
             self._run_threads(args, grid, order, begin, end)
@@ -100,7 +104,7 @@ class LoadedKernel:
         function = _UNTYPED(self.address)
         # The converted arguments hold addresses only; this keeps what they point at.
         function.keep = (self, scratch, order, args)  # type: ignore[attr-defined]
-        return functools.partial(
+        call = functools.partial(
             function,
             args if isinstance(args, bytes) else ctypes.c_void_p(ctypes.addressof(args)),
             GRID_STRUCT.pack(*grid),
@@ -109,6 +113,9 @@ class LoadedKernel:
             ctypes.c_int64(end),
             ctypes.c_void_p(scratch.reserve(self.info.arena_bytes)),
         )
+        if self._reporter is None:
+            return call
+        return functools.partial(_heard, self._reporter, scratch.address, call)
 
     def _run_threads(
         self, args: Args, grid: tuple[int, int, int], order: str, begin: int, end: int | None
@@ -117,12 +124,20 @@ class LoadedKernel:
             raise InputError('order "threads:<n>" runs whole grids only')
         runner = Grid(order=order)
         try:
-            runner.run(self._function, bytes(args), grid, self.info.arena_bytes, Cost())
+            runner.run(
+                self._function, bytes(args), grid, self.info.arena_bytes, Cost(), self._reporter
+            )
         finally:
             runner.close()
 
     def close(self) -> None:
         self._image.close()
+
+
+def _heard(reporter: Reporter, arena: int, call: Callable[[], None]) -> None:
+    """One call of a kernel that prints or asserts."""
+    heard(reporter, arena, call)
+    reporter.check()
 
 
 def load(info: ObjectInfo, code: bytes, *, base_pad_bytes: int = 0) -> LoadedKernel:

@@ -7,6 +7,7 @@ from typing import Any
 
 from kernelsmith.devices.cpu.elf import Image
 from kernelsmith.devices.cpu.grid import KERNEL_TYPE, Cost, Grid
+from kernelsmith.devices.cpu.report import Reporter, from_stats
 from kernelsmith.errors import CompileError, InputError
 
 # One 8-byte slot a parameter. Integers are sign-extended; unsigned ones too large for that are
@@ -109,7 +110,7 @@ class LoadedFunction:
 class CpuLauncher:
     """Launches one compiled kernel. Triton makes it and calls it once a launch."""
 
-    __slots__ = ("_arena_bytes", "_cost", "_grid", "_nested", "_pack", "_taken")
+    __slots__ = ("_arena_bytes", "_cost", "_grid", "_nested", "_pack", "_reporter", "_taken")
 
     def __init__(self, source: Any, metadata: Any, grid: Grid) -> None:
         types = tuple(source.signature.values())
@@ -134,6 +135,8 @@ class CpuLauncher:
         self._arena_bytes = int(metadata.arena_bytes)
         self._grid = grid
         self._cost = Cost()
+        sites = from_stats(metadata.reports)
+        self._reporter = Reporter(metadata.name, sites) if sites else None
 
     def __call__(
         self,
@@ -167,6 +170,7 @@ class CpuLauncher:
             (grid_x, grid_y, grid_z),
             self._arena_bytes,
             self._cost,
+            self._reporter,
         )
         if exit_hook is not None:
             exit_hook(launch_metadata)

@@ -13,6 +13,7 @@ from kernelsmith.devices.cpu.lower_forms import (
     llvm,
     sign_extend,
 )
+from kernelsmith.devices.cpu.lower_remainder import remainder
 from kernelsmith.devices.cpu.ttir import BITS, Op, Ty
 from kernelsmith.devices.cpu.ttir_ops import BINARY_FLOAT, BINARY_INT, UNARY_FLOAT, refuse
 
@@ -161,6 +162,8 @@ def _float(s: Asm, op: Op, args: list[str], elem: str) -> tuple[str, bool]:
         nan = op.attrs.get("propagateNan") == "all"
         low = fl.extreme(s, t, args[0], args[1], True, nan)
         value = fl.extreme(s, t, low, args[2], False, nan)
+    elif name == "arith.remf":
+        value = remainder(s, t, args[0], args[1])
     elif name == "math.fma":
         value = fl.fma(s, t, *args)
     elif name == "arith.negf":

@@ -40,6 +40,21 @@ LAYOUTS = {
 }
 
 
+def value_of(elem: str, code: int) -> float:
+    """The number that a code of an 8-bit type stands for."""
+    form = LAYOUTS[elem]
+    sign, rest = (-1.0 if code & 0x80 else 1.0), code & 0x7F
+    if rest == form.infinity:
+        return sign * math.inf
+    if (code == form.nan) if not form.signed_zero else rest > max(form.infinity, form.largest):
+        return math.nan
+    exponent, fraction = rest >> form.mantissa, rest & ((1 << form.mantissa) - 1)
+    if exponent == 0:
+        return sign * math.ldexp(fraction, 1 - form.bias - form.mantissa)
+    whole = (1 << form.mantissa) + fraction
+    return sign * math.ldexp(whole, exponent - form.bias - form.mantissa)
+
+
 def bits_of(elem: str, value: float) -> int:
     """Code of a Python float rounded to an 8-bit type to nearest even, saturating."""
     form = LAYOUTS[elem]

@@ -19,6 +19,7 @@ _COST = {
     "tt.precise_sqrt": 12, "arith.divsi": 60, "arith.divui": 60, "arith.remsi": 60,
     "arith.remui": 60, "math.exp": 20, "math.exp2": 20, "math.log": 25, "math.log2": 25,
     "math.sin": 40, "math.cos": 40, "math.erf": 40, "math.tanh": 40, "math.powf": 60,
+    "arith.remf": 60,
 }  # fmt: skip
 _KEEP_COST = 12
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from kernelsmith.devices.cpu.codegen_text import Emitter
 from kernelsmith.devices.cpu.lower_forms import Form, wrap
+from kernelsmith.devices.cpu.report import Site
 from kernelsmith.devices.cpu.ttir import Block, Function, Op, Ty, Value
 
 
@@ -51,7 +52,8 @@ class Lowering:
     ``pending``: loads that run in their one root. ``kept``: tensors that get a buffer; those
     ``waiting`` for it are written by the first reduction that computes them anyway, through
     ``tee``, and found ``dirty`` as their forms are. ``plain``: one version of a loop, with
-    masks, and a buffer for every load and result: slow, and what fast code must agree with."""
+    masks, and a buffer for every load and result: slow, and what fast code must agree with.
+    ``reports``: the prints and assertions so far."""
 
     em: Emitter
     callees: dict[str, Function]
@@ -66,6 +68,7 @@ class Lowering:
     tee: dict[Value, Buffer] = field(default_factory=dict)
     dirty: set[Value] = field(default_factory=set)
     plain: bool = False
+    reports: list[Site] = field(default_factory=list)
 
     def consumed(self, root: Op) -> None:
         """Forgets the loads whose one root has been lowered, and, at the end of a block, what

@@ -14,8 +14,8 @@ BINARY_INT = _names(
     "tt.mulhiui"
 )
 BINARY_FLOAT = _names(
-    "arith.addf arith.subf arith.mulf arith.divf tt.precise_divf arith.maxnumf arith.minnumf "
-    "arith.maximumf arith.minimumf math.copysign"
+    "arith.addf arith.subf arith.mulf arith.divf arith.remf tt.precise_divf "
+    "arith.maxnumf arith.minnumf arith.maximumf arith.minimumf math.copysign"
 )
 UNARY_FLOAT = _names(
     "arith.negf math.absf math.exp math.exp2 math.log math.log2 math.sqrt math.rsqrt "
@@ -45,15 +45,15 @@ RETURNS = _names("tt.reduce.return tt.scan.return tt.map_elementwise.return")
 
 #: Atomic memory operations; the gate refuses candidates that use them.
 ATOMIC = _names("tt.atomic_rmw tt.atomic_cas tt.atomic_load tt.atomic_store tt.atomic_poll")
+#: What a kernel says to its host.
+REPORTS = _names("tt.print tt.assert")
 
 ELEMENTWISE = frozenset([*BINARY_INT, *BINARY_FLOAT, *UNARY_FLOAT, *CASTS, *OTHER_ELEMENTWISE])
-KNOWN_OPS = frozenset([*ELEMENTWISE, *SHAPE, *COLLECTIVE, *RETURNS, *STRUCTURE, *ATOMIC])
+KNOWN_OPS = frozenset([*ELEMENTWISE, *SHAPE, *COLLECTIVE, *RETURNS, *STRUCTURE, *ATOMIC, *REPORTS])
 
 _WHY = {
     "tt.elementwise_inline_asm": "inline assembly is for a GPU; write the formula in tl ops",
     "tt.extern_elementwise": "a library call leaves the deterministic core; use tl ops",
-    "tt.print": "remove tl.device_print",
-    "tt.assert": "remove tl.device_assert",
 }
 
 

@@ -28,6 +28,7 @@ _ARRAY_ATTR = re.compile(r"(\w+) = array<i(?:32|64): ([-\d, ]*)>")
 _WORD_ATTR = re.compile(r"(\w+) = (\w+)(?=[,\s}>]|$)")
 _RESULTS = re.compile(r"^((?:%[\w.$-]+(?::\d+)?(?:, )?)+) = (.*)$", re.S)
 _FUNC = re.compile(r'^tt\.func (public |private )?@("[^"]*"|[\w.$-]+)')
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _CALLEE = re.compile(r'^@("[^"]*"|[\w.$-]+)')
 
 
@@ -204,6 +205,9 @@ def _plain(
     cut = type_colon(rest)
     if cut >= 0:
         head, types = rest[:cut], rest[cut + 1 :].strip()
+    if name == "tt.print":  # prefix and attributes, a colon, operands, a colon, types
+        listed, _, types = types.partition(":")
+        head = f"{head} : {listed}"
     attrs: dict[str, object] = {"head": head.strip()}
     attrs.update(dict(_WORD_ATTR.findall(head)))
     attrs.update({k: int(v) for k, v in _INT_ATTR.findall(head)})
@@ -216,7 +220,10 @@ def _plain(
         callee = _CALLEE.match(head)
         assert callee is not None
         attrs["callee"], head = callee.group(1).strip('"'), head[callee.end() :]
-    operands = tuple(cursor.use(n) for n in _NAME.findall(head.split(" {")[0]))
+    listed = _QUOTED.sub("", head)
+    if name == "tt.print":
+        listed = listed.rpartition(" : ")[2]
+    operands = tuple(cursor.use(n) for n in _NAME.findall(listed.split(" {")[0]))
     return operands, attrs, [t.strip() for t in re.split(r" -> | to ", types)] if types else []
 
 
@@ -283,7 +290,7 @@ def _if(cursor: _Cursor, name: str, rest: str, names: list[str], where: str) -> 
 
 
 def _while(cursor: _Cursor, name: str, rest: str, names: list[str], where: str) -> Op:
-    inside, _, types_text = rest.rstrip("{ ").partition(" : ")
+    inside, _, types_text = f" {rest}".rstrip("{ ").partition(" : ")
     carried = [part.partition(" = ") for part in split_top(unwrap(inside))]
     inits = tuple(cursor.use(init) for _, _, init in carried)
     ins, _, outs = types_text.partition(" -> ")
