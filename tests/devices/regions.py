@@ -1,4 +1,4 @@
-"""Random scalar functions as regions: arithmetic, selects, branches, loops, calls, early returns."""
+"""Random scalar functions as regions: arithmetic, selects, branches, loops, calls, early exits."""
 
 import random
 from collections.abc import Callable, Sequence
