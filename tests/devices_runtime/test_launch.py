@@ -135,16 +135,16 @@ def test_tensor_elsewhere_is_refused(kernels: ModuleType) -> None:
 
 
 @triton.jit
-def prints(x_ptr):
+def assembles(x_ptr):
     value = tl.load(x_ptr)
-    tl.device_print("value", value)
+    tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [value], tl.float32, False, 1)
 
 
 def test_op_that_is_not_lowered_is_an_error_that_names_it_and_its_line() -> None:
     with pytest.raises(CompileError) as info:
-        prints[(1,)](torch.zeros(1))
-    assert "tt.print" in info.value.op
-    assert "tl.device_print" in _source_line(info.value.line)
+        assembles[(1,)](torch.zeros(1))
+    assert "tt.elementwise_inline_asm" in info.value.op
+    assert "tl.inline_asm_elementwise" in _source_line(info.value.line)
 
 
 def _source_line(line: str) -> str:
