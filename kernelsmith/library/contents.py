@@ -6,7 +6,15 @@ from pathlib import Path, PurePosixPath
 
 from kernelsmith.library import layout
 
-CARRIED = ("_runtime.py", "_launching.py", "_forms.py", "_gradients.py", "_pinned.py")
+CARRIED = (
+    "_runtime.py",
+    "_launching.py",
+    "_loading.py",
+    "_here.py",
+    "_forms.py",
+    "_gradients.py",
+    "_pinned.py",
+)
 PACKAGE_INIT = '''"""Kernels that keep every bit of their seeds. Made by kernelsmith: do not edit.
 
 ``from {package} import OP``; an op has the entries of its seed, ``counters()``,

@@ -32,12 +32,10 @@ def values(count: int = 32, *, offset: int = 0, factor: float = 3.0) -> dict[str
     return {"x": torch.arange(float(count + offset))[offset:], "factor": factor}
 
 
-def assumed(plan: Any, given: dict[str, Any]) -> list[bool]:
+def assumed(plan: Any) -> list[bool]:
     """Of each pointer and integer of the compiled kernel, whether it relies on 16."""
-    kernel, grid, options = plan[0]
-    x = given["x"]
-    made = kernel[grid](x, torch.empty_like(x), x.shape[0], given["factor"], 16, **options)
-    (head,) = re.findall(r"tt\.func public @\w+\((.*?)\) attributes", made.asm["ttir"])
+    asm = plan[0].compiled.asm
+    (head,) = re.findall(r"tt\.func public @\w+\((.*?)\) attributes", asm["ttir"])
     return ["tt.divisibility" in each for each in head.split("%")[1:4]]
 
 
@@ -45,8 +43,8 @@ def test_a_certified_launch_is_made() -> None:
     given = values()
     found, plan = winner(WHOLE).run("scale", given, 4)
     assert found.tolist() == (given["x"] * 3.0).tolist()
-    assert plan[0][1:] == ((2,), OPTIONS)
-    assert assumed(plan, given) == [True, True, True]
+    assert (plan[0].grid, plan[0].options) == ((2, 1, 1), OPTIONS)
+    assert assumed(plan) == [True, True, True]
 
 
 def test_a_class_that_relies_on_less_is_what_runs() -> None:
@@ -54,13 +52,13 @@ def test_a_class_that_relies_on_less_is_what_runs() -> None:
     for names in ([], ["n"], ["x_ptr", "y_ptr"]):
         found, plan = winner(names).run("scale", given, 4)
         assert found.tolist() == (given["x"] * 3.0).tolist()
-        assert assumed(plan, given) == [name in names for name in WHOLE]
+        assert assumed(plan) == [name in names for name in WHOLE]
 
 
 def test_of_several_classes_the_one_that_relies_on_most_of_what_holds_runs() -> None:
     given = values(33)
     _, plan = winner([], ["y_ptr"], WHOLE, ["x_ptr", "y_ptr"]).run("scale", given, 4)
-    assert assumed(plan, given) == [True, True, False]
+    assert assumed(plan) == [True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +91,7 @@ def test_other_options_are_another_class(options: dict[str, Any]) -> None:
 def test_an_empty_grid_launches_nothing_and_needs_no_class() -> None:
     found, plan = winner().run("scale", values(0), 4)
     assert found.shape == (0,)
-    assert plan[0][0] is None
+    assert plan[0].compiled is None
 
 
 def test_a_later_call_makes_the_launches_of_the_first() -> None:

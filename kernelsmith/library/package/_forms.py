@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-DTYPES, LAYOUT, SIZES, ALL = range(4)
+DTYPES, SIZES_FIT, SIZES, ALL = range(4)
 """How far a form got before something did not fit."""
 
 
@@ -30,6 +30,28 @@ class Forms:
         if not reasons:
             return "the arguments are of no certified call form"
         return max(reasons, key=lambda reason: reason[0])[1]
+
+    def contradiction(self, values: dict[str, Any]) -> str:
+        """Which sizes fit no call form of these kinds of arguments, certified or not: a kernel
+        reads by them, past the end of what is shorter. "": none, or nothing is known of these."""
+        found = [_contradiction(form, values) for form in self._forms if _same_kinds(form, values)]
+        return found[0] if found and all(found) else ""
+
+
+def to_copy(values: dict[str, Any]) -> tuple[str, ...]:
+    """Names of tensors that do not lie in memory as rows of contiguous elements. Kernels read
+    rows: the seed would read something else of these without a word."""
+    return tuple(
+        name
+        for name, value in values.items()
+        if isinstance(value, torch.Tensor) and (value.is_neg() or not _rows_apart(value))
+    )
+
+
+def laid_out(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """The arguments, those of these names copied; the values stay, and so do the bits."""
+    copies = {name: values[name].resolve_neg().contiguous() for name in names}
+    return {**values, **copies}
 
 
 def _same_kinds(form: Any, values: dict[str, Any]) -> bool:
@@ -65,21 +87,31 @@ def _why_not(form: Any, values: dict[str, Any]) -> tuple[int, str]:
             dtype = own
         elif own != arg["dtype"]:
             return DTYPES, f"dtype {own} of {arg['name']} in {form['call']}"
-        if tensor.dim() != len(arg["shape"]):
-            return LAYOUT, f"{tensor.dim()} dimensions of {arg['name']} in {form['call']}"
-        for dim, size in zip(arg["shape"], tensor.shape, strict=True):
-            if (dims.setdefault(dim, size) if isinstance(dim, str) else dim) != size:
-                return (
-                    LAYOUT,
-                    f"sizes of {arg['name']} in {form['call']} do not fit those before it",
-                )
-        if not _rows_apart(tensor):
-            return (
-                LAYOUT,
-                f"strides of {arg['name']} in {form['call']}: rows of contiguous elements",
-            )
+        if wrong := _wrong_sizes(arg, tensor, dims):
+            return SIZES_FIT, f"{wrong}, in {form['call']}"
     reason = _why_not_sizes(form, dims) or _why_not_numbers(form, dims, values)
     return (SIZES, reason) if reason else (ALL, "")
+
+
+def _contradiction(form: Any, values: dict[str, Any]) -> str:
+    dims: dict[str, int] = {}
+    tensors = [arg for arg in form["args"] if arg["kind"] == "tensor"]
+    found = (_wrong_sizes(arg, values[arg["name"]], dims) for arg in tensors)
+    return next((wrong for wrong in found if wrong), "")
+
+
+def _wrong_sizes(arg: Any, tensor: torch.Tensor, dims: dict[str, int]) -> str:
+    """How a tensor's sizes contradict those before it, which ``dims`` holds; adds its own."""
+    sizes, shown = tuple(tensor.shape), ", ".join(map(str, arg["shape"]))
+    fits = len(sizes) == len(arg["shape"]) and all(
+        (dims.setdefault(dim, size) if isinstance(dim, str) else dim) == size
+        for dim, size in zip(arg["shape"], sizes, strict=True)
+    )
+    if fits:
+        return ""
+    known = ", ".join(f"{dim} {size}" for dim, size in dims.items())
+    where = f", where {known}" if known else ""
+    return f"{arg['name']} is of sizes {list(sizes)}, it takes [{shown}]{where}"
 
 
 def _rows_apart(tensor: torch.Tensor) -> bool:

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from . import _here
+
 
 def names_for(op: Any, entries: dict[str, Any]) -> dict[str, Any]:
     """``Function`` and ``differentiable`` for the op's namespace; where the export could not tell
@@ -30,7 +32,7 @@ def names_for(op: Any, entries: dict[str, Any]) -> dict[str, Any]:
 
     differentiable.__doc__ = f"{wiring['forward']} with gradients; outputs that have none say so."
     differentiable.__signature__ = train.__signature__  # type: ignore[attr-defined]
-    return {"Function": function, "differentiable": differentiable}
+    return {"Function": function, "differentiable": _here.opaque(differentiable)}
 
 
 def _function(name: str, entries: dict[str, Any], variants: Any) -> Any:
@@ -59,6 +61,18 @@ def _function(name: str, entries: dict[str, Any], variants: Any) -> Any:
         return tuple(named.values()) if several else outputs
 
     def backward(ctx: Any, *gradients: Any) -> Any:
+        with torch.no_grad():
+            returned = computed(ctx, *gradients)
+        # Where gradients are to be differentiated, torch would take these for constants.
+        causes = [each for each in (*gradients, *ctx.saved_tensors) if each is not None]
+        if not torch.is_grad_enabled() or not any(each.requires_grad for each in causes):
+            return returned
+        given = [each for each in returned if each is not None]
+        once = _autograd("Once", _marked, _refused, f"Gradients of {name}, that have none.")
+        marked = iter(once.apply(name, len(given), *given, *causes))
+        return tuple(None if each is None else next(marked) for each in returned)
+
+    def computed(ctx: Any, *gradients: Any) -> Any:
         arriving = dict(zip(ctx.wirings[0]["outputs"], gradients, strict=True))
         wiring = _smallest(ctx.wirings, {key for key, each in arriving.items() if each is not None})
         saved = {**ctx.numbers, **dict(zip(ctx.tensors, ctx.saved_tensors, strict=True))}
@@ -73,15 +87,25 @@ def _function(name: str, entries: dict[str, Any], variants: Any) -> Any:
         given = dict(zip(wiring["returns"], returned if several else (returned,), strict=True))
         return tuple(given.get(wiring["gives"].get(arg)) for arg in wiring["args"])
 
-    return type(
-        "Function",
-        (torch.autograd.Function,),
-        {
-            "forward": staticmethod(forward),
-            "backward": staticmethod(torch.autograd.function.once_differentiable(backward)),
-            "__doc__": f"{name} as a differentiable function of its arguments.",
-        },
-    )
+    words = f"{name} as a differentiable function of its arguments."
+    return _autograd("Function", _here.opaque(forward), _here.opaque(backward), words)
+
+
+def _autograd(name: str, forward: Any, backward: Any, words: str) -> Any:
+    """A ``torch.autograd.Function``."""
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    return type(name, (torch.autograd.Function,), {**methods, "__doc__": words})
+
+
+def _marked(ctx: Any, name: str, count: int, *tensors: Any) -> Any:
+    """``forward`` of a function that gives gradients as they are: the first ``count`` tensors."""
+    ctx.name = name
+    return tuple(each.view_as(each) for each in tensors[:count])
+
+
+def _refused(ctx: Any, *_: Any) -> Any:
+    """Its ``backward``: whoever wants gradients of gradients is told that there are none."""
+    raise RuntimeError(f"{ctx.name}: gradients of gradients are not wired")
 
 
 def _takes(variant: Any, args: Any) -> bool:

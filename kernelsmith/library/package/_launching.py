@@ -62,11 +62,25 @@ class Planned:
 
     def __getitem__(self, grid: Any) -> Any:
         def launch(*args: Any, **kwargs: Any) -> None:
-            kernel, extents, options = next(self.tape.plan)
-            if kernel is not None:
-                kernel[extents](*args, **{**kwargs, **options})
+            step = next(self.tape.plan)
+            if step.compiled is not None:
+                step.compiled[step.grid](*args, *[kwargs.get(*each) for each in step.rest])
 
         return launch
+
+
+class Step:
+    """A launch of a plan. ``compiled``: what Triton made of the kernel for it, None for an empty
+    grid; ``rest``: (name, default) of the parameters that host code does not give by position."""
+
+    __slots__ = ("compiled", "grid", "kernel", "options", "rest")
+
+    def __init__(self, kernel: Any, grid: Any, options: Any, rest: Any) -> None:
+        self.kernel = kernel
+        self.grid = grid
+        self.options = options
+        self.rest = rest
+        self.compiled: Any = None
 
 
 def host_functions(module: ModuleType, stand_in: Any, tape: Any = None) -> dict[str, Any]:
@@ -117,8 +131,7 @@ class Winner:
         """Calls an entry (see :func:`run`) and makes its launches.
 
         Returns:
-            What the entry returns, and the plan for :meth:`again`: kernel, grid and options of
-            each launch, in order.
+            What the entry returns, and the plan for :meth:`again`: each launch, in order.
 
         Raises:
             NotCertifiedError: nothing was launched, one of them is of no certified class.
@@ -129,10 +142,10 @@ class Winner:
             planned = [self._planned(*launch) for launch in self._tape.launches]
         finally:
             self._tape.launches = []
-        for kernel, grid, launch_args, options in planned:
-            if kernel is not None:
-                kernel[grid](*launch_args, **options)
-        return returned, tuple((kernel, grid, options) for kernel, grid, _, options in planned)
+        for step, given in planned:
+            if step.kernel is not None:
+                step.compiled = step.kernel[step.grid](*given, **step.options)
+        return returned, tuple(step for step, _ in planned)
 
     def again(self, entry: str, values: dict[str, Any], programs: int, plan: Any) -> Any:
         """A call as one before it: equal types, sizes, strides, alignments and numbers. Host code
@@ -141,17 +154,19 @@ class Winner:
         self._tape.plan = iter(plan)
         return run(self._planned_functions[entry], values, programs)
 
-    def _planned(self, kernel: Any, grid: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
-        """The kernel to launch (None: an empty grid), grid, arguments and options."""
+    def _planned(self, kernel: Any, grid: Any, args: Any, kwargs: Any) -> tuple[Step, Any]:
+        """The launch, without a kernel where its grid is empty; and all arguments."""
         bound, specialisation, given = self._binder(kernel)(*args, **kwargs)
         extents = _extents(grid(dict(bound)) if callable(grid) else grid)
         if 0 in extents:
-            return None, extents, (), {}
+            return Step(None, extents, {}, ()), ()
         if set(given) - set(OPTIONS):
             raise NotCertifiedError(f"launch of {kernel.__name__}: unknown options")
         options = {**DEFAULTS, **given, **FUSION}
         chosen = self._certified(kernel, specialisation, bound, options)
-        return chosen, extents, tuple(bound.values()), options
+        left = list(bound.items())[len(args) :]
+        rest = tuple((name, None if name in kwargs else default) for name, default in left)
+        return Step(chosen, extents, options, rest), tuple(bound.values())
 
     def _certified(
         self, kernel: Any, specialisation: Any, bound: Any, options: dict[str, Any]
@@ -217,7 +232,8 @@ def _described(specialisation: Any, bound: Any) -> tuple[str, frozenset[str]]:
 
 
 def _extents(grid: Any) -> tuple[int, ...]:
-    return (grid,) if isinstance(grid, int) else tuple(grid)
+    extents = (grid,) if isinstance(grid, int) else tuple(grid)
+    return (*extents, 1, 1)[:3]
 
 
 def _unwrapped(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
