@@ -79,6 +79,26 @@ def test_orders_and_threads_give_the_same_bits(kernels: ModuleType) -> None:
             assert digests() == wanted, (order, threads)
 
 
+@triton.jit
+def roll_call(order_ptr, count_ptr):
+    """Each program writes its number at the next place."""
+    tl.store(order_ptr + tl.atomic_add(count_ptr, 1), tl.program_id(0))
+
+
+def test_an_order_holds_for_kernels_that_another_activation_compiled() -> None:
+    def seen() -> list[int]:
+        order, count = torch.zeros(8, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+        roll_call[(8,)](order, count)
+        return [int(each) for each in order]
+
+    assert seen() == list(range(8))
+    with activated(threads=1, order="descending"):
+        assert seen() == list(range(7, -1, -1))
+    with activated(threads=1, order="shuffled:7"):
+        assert sorted(seen()) == list(range(8)) != seen()
+    assert seen() == list(range(8))
+
+
 @triton.autotune(
     configs=[triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128}, num_warps=2)], key=["n"]
 )

@@ -62,6 +62,21 @@ class CpuLoader:
         }
 
 
+class GridInCharge:
+    """Runs each launch on the grid of the driver that is active then. Releases before 3.9 keep a
+    kernel's first launcher for ever, which may outlive the driver that made it."""
+
+    __slots__ = ("_active",)
+
+    def __init__(self) -> None:
+        from triton.runtime import driver
+
+        self._active = driver
+
+    def run(self, *launch: Any) -> None:
+        self._active.active.grid.run(*launch)
+
+
 class CpuDriver(DriverBase):  # type: ignore[misc]
     """Runs grids over threads of this process. Made by ``kernelsmith.devices.cpu.activate``."""
 
@@ -75,7 +90,7 @@ class CpuDriver(DriverBase):  # type: ignore[misc]
         self.previous = previous
         self.utils = CpuLoader()
         self.grid = Grid(threads=threads or len(os.sched_getaffinity(0)), order=order)
-        self.launcher_cls: Callable[[Any, Any], Any] = launcher_for(self.grid)
+        self.launcher_cls: Callable[[Any, Any], Any] = launcher_for(GridInCharge())
 
     @classmethod
     def is_active(cls) -> bool:

@@ -3,10 +3,10 @@
 import weakref
 from collections.abc import Callable, Sequence
 from struct import Struct, pack
-from typing import Any
+from typing import Any, Protocol
 
 from kernelsmith.devices.cpu.elf import Image
-from kernelsmith.devices.cpu.grid import KERNEL_TYPE, Cost, Grid
+from kernelsmith.devices.cpu.grid import KERNEL_TYPE, Cost, NativeKernel
 from kernelsmith.devices.cpu.report import Reporter, from_stats
 from kernelsmith.errors import CompileError, InputError
 
@@ -78,7 +78,20 @@ def _bfloat16_bits(value: float) -> int:
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) & 0xFFFF
 
 
-def launcher_for(grid: Grid) -> Callable[[Any, Any], "CpuLauncher"]:
+class Runs(Protocol):
+    """What a launcher runs programs with: a :class:`..grid.Grid`, or what stands for one."""
+
+    def run(
+        self,
+        kernel: NativeKernel,
+        args: bytes,
+        grid: tuple[int, int, int],
+        arena_bytes: int,
+        cost: Cost,
+    ) -> None: ...
+
+
+def launcher_for(grid: Runs) -> Callable[[Any, Any], "CpuLauncher"]:
     """What Triton calls to make a kernel's launcher; some releases do so at every launch."""
     made: weakref.WeakKeyDictionary[Any, CpuLauncher] = weakref.WeakKeyDictionary()
 
@@ -112,7 +125,7 @@ class CpuLauncher:
 
     __slots__ = ("_arena_bytes", "_cost", "_grid", "_nested", "_pack", "_reporter", "_taken")
 
-    def __init__(self, source: Any, metadata: Any, grid: Grid) -> None:
+    def __init__(self, source: Any, metadata: Any, grid: Runs) -> None:
         types = tuple(source.signature.values())
         self._nested = any(isinstance(type_, tuple) for type_ in types)
         flat = _leaves(types)
