@@ -15,7 +15,7 @@ BINARY_INT = _names(
 )
 BINARY_FLOAT = _names(
     "arith.addf arith.subf arith.mulf arith.divf arith.remf tt.precise_divf "
-    "arith.maxnumf arith.minnumf arith.maximumf arith.minimumf math.copysign"
+    "arith.maxnumf arith.minnumf arith.maximumf arith.minimumf math.copysign math.powf"
 )
 UNARY_FLOAT = _names(
     "arith.negf math.absf math.exp math.exp2 math.log math.log2 math.sqrt math.rsqrt "
