@@ -88,6 +88,7 @@ class Runs(Protocol):
         grid: tuple[int, int, int],
         arena_bytes: int,
         cost: Cost,
+        reporter: Reporter | None = None,
     ) -> None: ...
 
 
