@@ -88,7 +88,10 @@ class CpuBackend(BaseBackend):  # type: ignore[misc]
         }
 
     def get_module_map(self) -> dict[str, ModuleType]:
-        return {}
+        """``tl.extra.libdevice`` is CUDA's: the symbols it names are read by :mod:`ttir_parse`."""
+        from triton.language.extra.cuda import libdevice
+
+        return {"triton.language.extra.libdevice": libdevice}
 
     def load_dialects(self, context: Any) -> None:
         """Nothing beyond the dialects that Triton itself loads."""

@@ -53,7 +53,6 @@ KNOWN_OPS = frozenset([*ELEMENTWISE, *SHAPE, *COLLECTIVE, *RETURNS, *STRUCTURE, 
 
 _WHY = {
     "tt.elementwise_inline_asm": "inline assembly is for a GPU; write the formula in tl ops",
-    "tt.extern_elementwise": "a library call leaves the deterministic core; use tl ops",
 }
 
 

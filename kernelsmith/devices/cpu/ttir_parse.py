@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 from kernelsmith.devices.cpu.ttir import Block, Function, Module, Op, Ty, Value
+from kernelsmith.devices.cpu.ttir_libdevice import own_op
 from kernelsmith.devices.cpu.ttir_ops import KNOWN_OPS, refuse
 from kernelsmith.devices.cpu.ttir_text import (
     logical_lines,
@@ -165,6 +166,8 @@ def _op(cursor: _Cursor) -> Op:
         name, _, first = name.partition("(")
         rest = f"{first.rstrip(')')} {rest}"
     where = source_line(loc or _closing_loc(cursor, line), cursor.locs)
+    if name == "tt.extern_elementwise":
+        name = own_op(rest, where)
     if name not in KNOWN_OPS:
         raise refuse(name, where)
     if name in _REGION_OPS:
