@@ -85,8 +85,9 @@ class Case:
     """One kernel over one choice of types and shapes, with the answer it must give.
 
     ``oracle``: from the wide arrays of the "in" and "inout" buffers, in their order, to one array
-    (or ``Stored``) for each "out" and "inout" buffer. ``ops``: what it is about, in ``tl``'s words.
-    ``versions``: Triton releases that have the op; empty: all.
+    (or ``Stored``) for each "out" and "inout" buffer. With ``moves`` it is given stored arrays and
+    answers with them: elements change their place, not a bit of theirs. ``ops``: what it is about,
+    in ``tl``'s words. ``versions``: Triton releases that have the op; empty: all.
     """
 
     family: str
@@ -99,6 +100,7 @@ class Case:
     constants: dict[str, Any]
     grid: tuple[int, ...] = (1,)
     tolerance: Tolerance = BITS
+    moves: bool = False
     versions: tuple[str, ...] = ()
 
     @property
@@ -199,13 +201,14 @@ def launch(case: Case) -> Launched:
 def expected(case: Case) -> list[Any]:
     """The oracle's answer for each output: an array, or ``Stored``."""
     ins = [
-        widen(buffer.dtype, array)
+        array if case.moves else widen(buffer.dtype, array)
         for buffer, array in zip(case.buffers(), case.inputs(), strict=True)
         if buffer.role != "out"
     ]
     with np.errstate(all="ignore"):
         answer = case.oracle(*ins)
-    return list(answer) if isinstance(answer, tuple | list) else [answer]
+    found = list(answer) if isinstance(answer, tuple | list) else [answer]
+    return [Stored(array=np.ascontiguousarray(each)) for each in found] if case.moves else found
 
 
 def faults(case: Case, outputs: list[Array]) -> list[str]:

@@ -131,19 +131,13 @@ def _casts_of_bits() -> list[Case]:
     pairs = (("fp32", "int32"), ("int32", "fp32"), ("fp16", "int16"), ("int16", "bf16"),
              ("bf16", "uint16"), ("fp64", "int64"), ("uint64", "fp64"), ("uint8", "int8"),
              ("uint8", "fp8e5"), ("fp8e4nv", "int8"))  # fmt: skip
-    found = []
-    for source, out in pairs:
-        holder: list[Case] = []
-        case = elementwise(
+    return [
+        elementwise(
             "conversions", "bitcast", f"a.to(tl.{_spell(out)}, bitcast=True)",
-            lambda a, out=out, holder=holder: Stored(
-                array=holder[0].inputs()[0].view(STORAGE[out])
-            ),
-            source, out=out, name="bitcast",
-        )  # fmt: skip
-        holder.append(case)
-        found.append(case)
-    return found
+            lambda a, out=out: a.view(STORAGE[out]), source, out=out, name="bitcast", moves=True,
+        )
+        for source, out in pairs
+    ]  # fmt: skip
 
 
 def _toward_zero() -> list[Case]:

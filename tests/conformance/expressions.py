@@ -50,6 +50,7 @@ def elementwise(
     recipe: Any = "any",
     tolerance: Tolerance = BITS,
     versions: tuple[str, ...] = (),
+    moves: bool = False,
     name: str = "",
     preamble: str = "",
     shape: tuple[int, int] | None = None,
@@ -75,4 +76,5 @@ def elementwise(
         grid=(-(-n // block),),
         tolerance=tolerance,
         versions=versions,
+        moves=moves,
     )

@@ -4,11 +4,14 @@ from tests.conformance import (
     atomics,
     control,
     conversions,
+    descriptors,
     dots,
+    effects,
     float_ops,
     integer_ops,
     math_functions,
     memory,
+    random_numbers,
     reductions,
     scans,
     shape_ops,
@@ -29,6 +32,9 @@ FAMILIES = (
     memory,
     atomics,
     control,
+    random_numbers,
+    descriptors,
+    effects,
 )
 
 

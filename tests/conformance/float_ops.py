@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.conformance.case import Case, Stored
+from tests.conformance.case import Case
 from tests.conformance.expressions import elementwise
 from tests.conformance.values import FLOATS, STORAGE, Array, narrow, round_to, widen
 
@@ -96,14 +96,11 @@ def _nearest(dtype: str, exact: Fraction) -> float:
 def _moved(dtype: str) -> Case:
     """A select between loaded values keeps a NaN's payload."""
 
-    def oracle(a: Array, b: Array) -> Stored:
-        case_a, case_b = (each for each in stored)
-        return Stored(array=np.where(b > 0, case_a, case_b))
+    def pick(a: Array, b: Array) -> Array:
+        return np.where(widen(dtype, b) > 0, a, b)
 
-    case = elementwise("float_ops", "where", "tl.where(b > 0, a, b)", oracle, dtype, dtype,
-                       name="where_payload")  # fmt: skip
-    stored = case.inputs()[:2]
-    return case
+    return elementwise("float_ops", "where", "tl.where(b > 0, a, b)", pick, dtype, dtype,
+                       name="where_payload", moves=True)  # fmt: skip
 
 
 def cases() -> list[Case]:

@@ -7,7 +7,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from tests.conformance.case import Case, Stored, given, result, updated
+from tests.conformance.case import Case, given, result, updated
 from tests.conformance.values import STORAGE, Array
 
 DTYPES = ("fp32", "bf16", "fp16", "int8", "int64", "fp64", "uint16", "int32", "int1")
@@ -162,27 +162,14 @@ def broadcast_load(x, y, BM: tl.constexpr, BN: tl.constexpr):
     tl.store(y + i * BN + j, value)
 
 
-def bit_case(name: str, op: str, kernel: Any, args: tuple[Any, ...], move: Callable[..., Any],
-             constants: dict[str, int], grid: tuple[int, ...] = (1,)) -> Case:  # fmt: skip
-    """A case whose output is stored elements, found in the stored inputs by ``move``."""
-    holder: list[Case] = []
-
-    def oracle(*_: Array) -> list[Stored]:
-        case = holder[0]
-        stored = [
-            array
-            for buffer, array in zip(case.buffers(), case.inputs(), strict=True)
-            if buffer.role != "out"
-        ]
-        answer = move(*stored)
-        found = answer if isinstance(answer, tuple) else (answer,)
-        return [Stored(array=np.ascontiguousarray(each)) for each in found]
-
+def moved(name: str, op: str, kernel: Any, args: tuple[Any, ...], move: Callable[..., Any],
+          constants: dict[str, Any], grid: tuple[int, ...] = (1,), family: str = "memory",
+          versions: tuple[str, ...] = ()) -> Case:  # fmt: skip
+    """A case whose output is elements of its inputs, where ``move`` puts them."""
     dtype = next(arg.dtype for arg in args if not isinstance(arg, int | float))
-    case = Case(family="memory", name=name, ops=(op,), dtype=dtype, kernel=kernel, args=args,
-                oracle=oracle, constants=constants, grid=grid)  # fmt: skip
-    holder.append(case)
-    return case
+    return Case(family=family, name=name, ops=(op,), dtype=dtype, kernel=kernel, args=args,
+                oracle=move, constants=constants, grid=grid, moves=True,
+                versions=versions)  # fmt: skip
 
 
 def _copies() -> list[Case]:
@@ -192,7 +179,7 @@ def _copies() -> list[Case]:
     for index, dtype in enumerate(DTYPES):
         for n, block in (sizes[index], sizes[(index + 3) % len(sizes)]):
             found.append(
-                bit_case(f"copy/{dtype}/{n}", "load", copy,
+                moved(f"copy/{dtype}/{n}", "load", copy,
                          (given(dtype, n, recipe="any"), result(dtype, n), n), lambda a: a,
                          {"BLOCK": block}, (-(-n // block),))
             )  # fmt: skip
@@ -210,7 +197,7 @@ def _others() -> list[Case]:
             return np.where(np.arange(128) < 77, np.resize(a, 128), seven).astype(STORAGE[dtype])
 
         found.append(
-            bit_case(f"other/{dtype}", "load(other)", other,
+            moved(f"other/{dtype}", "load(other)", other,
                      (given(dtype, 77, recipe="any"), result(dtype, 128), 77, 128), tail,
                      {"BLOCK": 128})
         )  # fmt: skip
@@ -228,7 +215,7 @@ def _strides() -> list[Case]:
         size = m * max(x_strides[0], 1) if x_strides[0] > 1 else m * n
         for dtype in ("fp32", "bf16", "int8"):
             found.append(
-                bit_case(
+                moved(
                     f"strided_{name}/{dtype}", "load(strides)", strided,
                     (given(dtype, size, recipe="any"), result(dtype, m, n), m, n,
                      *x_strides, *y_strides),
@@ -245,7 +232,7 @@ def _indexed() -> list[Case]:
     found = []
     for dtype in ("fp32", "fp16", "int64", "int8"):
         found.append(
-            bit_case(
+            moved(
                 f"taken/{dtype}", "load(index)", taken,
                 (given(dtype, 500, recipe="any"), given("int32", 300, recipe=("below", 500)),
                  result(dtype, 300), 300),
@@ -261,7 +248,7 @@ def _indexed() -> list[Case]:
 
     for dtype in ("fp32", "bf16", "int32"):
         found.append(
-            bit_case(
+            moved(
                 f"put/{dtype}", "store(index)", put,
                 (given(dtype, 64, recipe="any"), given("int32", 64, recipe=("below", 512)),
                  result(dtype, 512), 64),
@@ -269,7 +256,7 @@ def _indexed() -> list[Case]:
             )
         )  # fmt: skip
     found.append(
-        bit_case(
+        moved(
             "taken_by_int64/fp32", "load(index)", taken,
             (given("fp32", 64, recipe="any"), given("int64", 100, recipe=("below", 64)),
              result("fp32", 100), 100),
@@ -288,14 +275,14 @@ def _aliasing() -> list[Case]:
     found = []
     for dtype in ("fp32", "bf16", "int8"):
         found.append(
-            bit_case(f"shifted/{dtype}", "store(aliased)", shifted,
+            moved(f"shifted/{dtype}", "store(aliased)", shifted,
                      (updated(dtype, 128, recipe="any"), 100), after_shift, {"BLOCK": 128})
         )  # fmt: skip
     found += [
-        bit_case("twice/int32", "load(after store)", twice,
+        moved("twice/int32", "load(after store)", twice,
                  (updated("int32", 100), result("int32", 100), 100),
                  lambda a: (a + a, a + a), {"BLOCK": 128}),
-        bit_case("last_wins/fp32", "store(same place)", last_wins,
+        moved("last_wins/fp32", "store(same place)", last_wins,
                  (given("fp32", 64, recipe="any"), result("fp32", 8)),
                  lambda a: a.reshape(8, 8)[:, -1], {"BLOCK": 64}),
     ]  # fmt: skip
@@ -306,7 +293,7 @@ def _data_masks() -> list[Case]:
     found = []
     for dtype in ("fp32", "bf16", "int8", "fp64"):
         found.append(
-            bit_case(
+            moved(
                 f"holes/{dtype}", "load(data mask)", holes,
                 (given(dtype, 300, recipe="any"), given("int8", 300, recipe=("below", 2)),
                  result(dtype, 300), 300),
@@ -315,7 +302,7 @@ def _data_masks() -> list[Case]:
             )
         )  # fmt: skip
         found.append(
-            bit_case(
+            moved(
                 f"held_back/{dtype}", "store(data mask)", held_back,
                 (given(dtype, 256, recipe="any"), given("int32", 256, recipe=("below", 2)),
                  updated(dtype, 256, recipe="any")),
@@ -327,12 +314,12 @@ def _data_masks() -> list[Case]:
 
 def cases() -> list[Case]:
     some = [
-        bit_case(f"backwards/{dtype}", "load(backwards)", backwards,
+        moved(f"backwards/{dtype}", "load(backwards)", backwards,
                  (given(dtype, 100, recipe="any"), result(dtype, 100), 100), lambda a: a[::-1],
                  {"BLOCK": 128})
         for dtype in ("fp32", "int16", "bf16")
     ] + [
-        bit_case(f"wrapped/{dtype}/{m}", "load(% m)", wrapped,
+        moved(f"wrapped/{dtype}/{m}", "load(% m)", wrapped,
                  (given(dtype, m, recipe="any"), result(dtype, 200), 200, m),
                  lambda a: np.resize(a, 200), {"BLOCK": 64}, (4,))
         for dtype, m in (("fp32", 37), ("fp32", 64), ("bf16", 5), ("int8", 128))
@@ -343,25 +330,25 @@ def cases() -> list[Case]:
         return out.astype(a.dtype)
 
     some += [
-        bit_case("scalars/int32", "load(scalar)", scalars,
+        moved("scalars/int32", "load(scalar)", scalars,
                  (given("int32", 20, recipe="ordinary"), result("int32", 20), 20), by_scalars, {}),
-        bit_case("scalars/int64", "load(scalar)", scalars,
+        moved("scalars/int64", "load(scalar)", scalars,
                  (given("int64", 7, recipe="ordinary"), result("int64", 7), 7), by_scalars, {}),
-        bit_case("far/fp32", "load(int64 offsets)", far,
+        moved("far/fp32", "load(int64 offsets)", far,
                  (given("fp32", 32 * 5, recipe="any"), result("fp32", 32), 5), lambda a: a[::5],
                  {"BLOCK": 32}),
-        bit_case("hinted/int32", "load(hints)", hinted,
+        moved("hinted/int32", "load(hints)", hinted,
                  (given("int32", 1000), result("int32", 1000), 1000), lambda a: a + a,
                  {"BLOCK": 256}, (4,)),
-        bit_case("as_integer/int32", "int_to_ptr", as_integer,
+        moved("as_integer/int32", "int_to_ptr", as_integer,
                  (given("int32", 100), result("int32", 96), 96), lambda a: a[4:],
                  {"BLOCK": 128}),
-        bit_case("broadcast_load/fp32", "load(broadcast)", broadcast_load,
+        moved("broadcast_load/fp32", "load(broadcast)", broadcast_load,
                  (given("fp32", 32, recipe="any"), result("fp32", 16, 32)),
                  lambda a: np.repeat(a[None], 16, 0), {"BM": 16, "BN": 32}),
     ]  # fmt: skip
     some += [
-        bit_case(f"picked/{'second' if n > 100 else 'first'}", "pointer select", picked,
+        moved(f"picked/{'second' if n > 100 else 'first'}", "pointer select", picked,
                  (given("fp32", 128, recipe="any"), given("fp32", 128, recipe="any"),
                   result("fp32", 128), n),
                  lambda a, b, n=n: b if n > 100 else a, {"BLOCK": 32})

@@ -3,19 +3,16 @@ its op lands the listing fails, and goes."""
 
 # Case id (or how ids begin): a part of the message.
 REFUSED: dict[str, str] = {
-    "float_ops/mod": "op arith.remf",
     "conversions/to/fp8": "not supported in this architecture",
     "conversions/to/fp32-fp8": "not supported in this architecture",
     "conversions/to/fp16-fp8": "not supported in this architecture",
     "conversions/to/bf16-fp8": "not supported in this architecture",
     "conversions/bitcast/uint8-fp8e5": "not supported in this architecture",
     "conversions/bitcast/fp8e4nv": "not supported in this architecture",
-    "conversions/toward_zero": "rounding other than to nearest",
     "math_functions/erf/fp64": "op math.erf on float64",
     "math_functions/erf_small/fp64": "op math.erf on float64",
     "math_functions/libdevice": "cannot convert None",
     "dots/dot_fp8": "not supported in this architecture",
-    "atomics/lock": "TTIR uses",
 }
 
 

@@ -40,6 +40,7 @@ def tile(
     preamble: str = "",
     tolerance: Tolerance = BITS,
     versions: tuple[str, ...] = (),
+    moves: bool = False,
 ) -> Case:
     """A case of a few statements: ``body`` computes ``y`` (or ``y0``, ``y1``, ...) from the loaded
     ``a``, ``b``, ``c``, ``d``. A body of one expression is what is stored."""
@@ -74,6 +75,7 @@ def tile(
         constants={},
         tolerance=tolerance,
         versions=versions,
+        moves=moves,
     )
 
 
