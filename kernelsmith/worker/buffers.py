@@ -101,7 +101,13 @@ def allocate(plan: Plan, *, misalign_bytes: int, poison: int) -> BufferSet:
         pages[index] = layout.put(
             nbytes, before=zone + gap, align=ALIGN_BYTES, shift=misalign_bytes, after=zone
         )
-    region = buffers_guard.reserve(layout)
+    return laid(plan, buffers_guard.reserve(layout), pages, poison)
+
+
+def laid(
+    plan: Plan, region: Region, pages: Mapping[int, buffers_guard.Pages], poison: int
+) -> BufferSet:
+    """The buffer set of ``plan`` in a region, with each buffer in its pages, filled with poison."""
     spans = tuple(
         Span(
             name=label,

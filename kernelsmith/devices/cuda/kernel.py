@@ -149,7 +149,8 @@ def prepare(
         scratch_address: of :func:`scratch_bytes` bytes.
 
     Raises:
-        InputError: too few arguments, or a grid that no GPU takes.
+        InputError: too few arguments.
+        CompileError: a grid that no GPU takes.
     """
     own = len(kernel.info.params)
     if len(args) < SLOT_BYTES * own:
@@ -157,7 +158,10 @@ def prepare(
     num_ctas = int(kernel.stats["num_ctas"])
     extents = (grid[0] * num_ctas, grid[1], grid[2])
     if not all(0 < size <= most for size, most in zip(extents, GRID_MAX, strict=True)):
-        raise InputError(f"grid {grid} is not within {GRID_MAX}")
+        raise CompileError(
+            f"kernel {kernel.info.symbol} is launched on a grid of {extents}, a GPU has {GRID_MAX}",
+            op="grid",
+        )
     scratch = (ctypes.c_uint64 * SCRATCH_POINTERS)(scratch_address, 0)
     begin = ctypes.addressof(args)
     places = [begin + SLOT_BYTES * number for number in range(own)]

@@ -77,7 +77,6 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuEventSynchronize": (_PTR,),
     "cuEventElapsedTime": (_TO(ctypes.c_float), _PTR, _PTR),
     "cuGraphInstantiateWithFlags": (_TO(_PTR), _PTR, _U64),
-    "cuGraphGetNodes": (_PTR, _PTR, _TO(_SIZE)),
     "cuGraphLaunch": (_PTR, _PTR),
     "cuGraphExecDestroy": (_PTR,),
     "cuGraphDestroy": (_PTR,),

@@ -3,7 +3,8 @@
 Source of the limits: "Technical Specifications per Compute Capability" in NVIDIA's CUDA C++
 Programming Guide; of the rules (allocation units, the kilobyte the driver reserves a block):
 ``cuda_occupancy.h`` of the CUDA toolkit. A test compiles that header, which Triton's wheel
-carries, and holds this against it. Clusters (``num_ctas`` > 1) are placed together; what is
+carries, and holds this against it. All memory that can be shared memory counts as such; the driver
+may give a part of it to the L1 cache. Clusters (``num_ctas`` > 1) are placed together; what is
 computed here for them is an upper bound.
 """
 
