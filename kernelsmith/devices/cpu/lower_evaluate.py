@@ -167,6 +167,9 @@ def _shape(lo: Lowering, ctx: Context, op: Op, value: Value, index: Index) -> Fo
         pair = lower_pairs.pair(lo, ctx, op, index)
         if pair is not None:
             return pair[op.results.index(value)]
+    held = lo.env[op.operands[0]]
+    if name == "tt.reshape" and isinstance(held, Buffer):
+        return read_buffer(lo, ctx, Buffer(held.base, value.ty, held.dirty), index)
     place = moved(lo, ctx, op, value, index)
     if place is not None:
         return evaluate(lo, ctx, *place)

@@ -22,6 +22,7 @@ from kernelsmith.devices.cpu.lower_scan import scan
 from kernelsmith.devices.cpu.lower_state import Context, Lazy, Lowering, Scalar, index_const
 from kernelsmith.devices.cpu.report import HEADER_BYTES, Site
 from kernelsmith.devices.cpu.ttir import Block, Module, Op, Value
+from kernelsmith.devices.cpu.ttir_merge import merged
 from kernelsmith.devices.cpu.ttir_ops import ATOMIC, ELEMENTWISE, refuse
 from kernelsmith.errors import CompileError
 
@@ -61,6 +62,7 @@ def lower(module: Module, features: Features, symbol: str, *, plain: bool = Fals
     Raises:
         CompileError: an op or form this device does not lower, by op name and source line.
     """
+    module = module if plain else merged(module)
     kernel = module.kernel
     em = Emitter(features)
     lo = Lowering(em, module.callees, plain=plain)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from kernelsmith.devices.cpu.lower_elementwise import whole
 from kernelsmith.devices.cpu.lower_evaluate import evaluate, moved
 from kernelsmith.devices.cpu.lower_forms import Form, as_vector, vec
-from kernelsmith.devices.cpu.lower_state import Context, Index, Lazy, Lowering, Shifted
+from kernelsmith.devices.cpu.lower_state import Buffer, Context, Index, Lazy, Lowering, Shifted
 from kernelsmith.devices.cpu.ttir import Op, Value
 from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE
 
@@ -44,6 +44,8 @@ class Masks:
                 self.visit(operand, index)
         elif op.name == "tt.splat":
             self.visit(op.operands[0], ())
+        elif op.name == "tt.reshape" and isinstance(self._lo.env.get(op.operands[0]), Buffer):
+            return
         elif op.operands:
             place = None
             if op.name not in ("tt.reshape", "tt.split"):

@@ -113,5 +113,6 @@ def _plan_block(
             costly = op.name in ELEMENTWISE and cost[result] >= _KEEP_COST
             worth = op.name == "tt.load" or (costly and result.ty.elem != "ptr")
             plain = lo.plain and (op.name == "tt.load" or result.ty.is_float)
+            plain = plain or any(u.attrs.get("view") for u in lo.uses.get(result, []))
             if plain or (worth and (len(found) > 1 or elsewhere)):
                 kept.add(result)
