@@ -13,7 +13,7 @@ from typing import TypeVar
 from kernelsmith import cases as forms
 from kernelsmith.errors import EvidenceError, TaskError
 from kernelsmith.gate import irregular, plans
-from kernelsmith.gate.subject import Ask, Execution, Limits, Observed, Outcome, Subject, failed
+from kernelsmith.gate.subject import Ask, Execution, Limits, Outcome, Subject, failed
 from kernelsmith.model import (
     ASSEMBLY_MAX_BYTES,
     Case,
@@ -50,6 +50,8 @@ class Bench:
         self.objects: dict[str, tuple[ObjectInfo, bytes]] = {}
         # The seed's plan classes: their texts come from the seed, whoever else uses them.
         self.trusted: dict[str, PlanClass] = {}
+        # What was observed and found clean, by what it launches.
+        self.clean: set[str] = set()
         self._sandbox = sandbox
         self._workers: dict[Role, Worker] = {}
 
@@ -93,7 +95,7 @@ class Bench:
         )
         reply = self.submit("frontend", job)
         try:
-            return _expect(reply.result, TraceResult)
+            return expect(reply.result, TraceResult)
         finally:
             reply.close()
 
@@ -161,13 +163,13 @@ class Bench:
         )
 
     def _compile(self, subject: Subject, ttirs: dict[str, str]) -> Outcome:
-        built = self._build(subject, ttirs)
+        built = self.build(subject, ttirs)
         if isinstance(built, Outcome):
             return built
         self.objects.update(built)
         return Outcome()
 
-    def _build(
+    def build(
         self, subject: Subject, ttirs: dict[str, str], *, observed: bool = False
     ) -> dict[str, tuple[ObjectInfo, bytes]] | Outcome:
         """Objects of these texts, by id."""
@@ -180,7 +182,7 @@ class Bench:
         reply = self.submit(subject.role, job)
         built: dict[str, tuple[ObjectInfo, bytes]] = {}
         try:
-            result = _expect(reply.result, CompileResult)
+            result = expect(reply.result, CompileResult)
             if result.failure is not None:
                 found = failed(result.failure)
                 return replace(found, message=result.failure.message)
@@ -207,7 +209,7 @@ class Bench:
         )
         reply = self.submit(subject.role, job)
         try:
-            result = _expect(reply.result, CompileResult)
+            result = expect(reply.result, CompileResult)
             if result.failure is not None:
                 return failed(result.failure)
             return {object_id: _text(reply.read(f"{object_id}.s")) for object_id in ttirs}
@@ -255,7 +257,7 @@ class Bench:
             files.update(dict(ask.files))
         reply = self.submit(subject.role, job, files)
         try:
-            result = _expect(reply.result, RunsResult)
+            result = expect(reply.result, RunsResult)
             if result.failure is not None:
                 return failed(result.failure)
             if [run.key for run in result.runs] != [ask.key for ask in asks]:
@@ -265,7 +267,7 @@ class Bench:
             return [
                 Execution(
                     key=run.key,
-                    outputs=self._outputs(reply, run),
+                    outputs=output_bytes(reply, run),
                     canaries=run.canaries,
                     changed_inputs=run.changed_inputs,
                     seconds=run.seconds,
@@ -275,49 +277,10 @@ class Bench:
         finally:
             reply.close()
 
-    def observe(self, subject: Subject, asks: Sequence[Ask]) -> list[Observed] | Outcome:
-        """Runs prepared cases in their observing builds, in order: what each touches.
-
-        Builds are made for this call and not kept: one belongs to a text with its lines.
-
-        Raises:
-            EvidenceError: the launcher answered with other runs than were asked for.
-        """
-        runs = tuple(Run(key=a.key, plan=subject.plans[a.case.id], inputs=a.inputs) for a in asks)
-        class_ids = sorted(plans.classes_of(run.plan for run in runs))
-        texts = {class_id: subject.classes[class_id].ttir for class_id in class_ids}
-        names = {class_id: plans.text_id(text) for class_id, text in texts.items()}
-        built = self._build(
-            subject, {names[class_id]: text for class_id, text in texts.items()}, observed=True
-        )
-        if isinstance(built, Outcome):
-            return built
-        job = RunJob(
-            runs=runs,
-            objects={name: info for name, (info, _) in built.items()},
-            object_of=names,
-            device=self.task.device,
-            timeout_s=self.limits.run_timeout_s,
-            observed=True,
-        )
-        reply = self.submit(subject.role, job, {f"{n}.obj": code for n, (_, code) in built.items()})
-        try:
-            result = _expect(reply.result, RunsResult)
-            if result.failure is not None:
-                return failed(result.failure)
-            if [run.key for run in result.runs] != [ask.key for ask in asks]:
-                raise EvidenceError(f"{len(asks)} runs to observe, {len(result.runs)} answered")
-            return [
-                Observed(
-                    case=ask.case,
-                    findings=run.findings,
-                    outputs=self._outputs(reply, run),
-                    seconds=run.seconds,
-                )
-                for ask, run in zip(asks, result.runs, strict=True)
-            ]
-        finally:
-            reply.close()
+    @property
+    def observes(self) -> bool:
+        """Whether this device has an observing mode."""
+        return self.task.device == "cpu"
 
     def execute_seed(self, subject: Subject, asks: Sequence[Ask]) -> list[Execution]:
         """As :meth:`execute` for the seed, whose failure is the task's fault.
@@ -364,7 +327,7 @@ class Bench:
             timeout_s=self.limits.session_timeout_s,
         )
         reply = self.submit("launcher", job, self._object_files(object_of.values()))
-        _expect(reply.result, TimeResult)
+        expect(reply.result, TimeResult)
         return reply
 
     def _note_range(self, subject: Subject, cases: Sequence[Case], result: TraceResult) -> None:
@@ -378,11 +341,13 @@ class Bench:
             steps = subject.steps.setdefault((case.call, case.dtype, others), [])
             steps.append((case, irregular.numbers(plan)))
 
-    def _outputs(self, reply: Reply, run: RunResult) -> tuple[bytes, ...]:
-        return tuple(reply.read("out.bin", out.offset_bytes, out.nbytes) for out in run.outputs)
-
     def _object_files(self, object_ids: Iterable[str]) -> dict[str, bytes]:
         return {f"{oid}.obj": self.objects[oid][1] for oid in set(object_ids)}
+
+
+def output_bytes(reply: Reply, run: RunResult) -> tuple[bytes, ...]:
+    """A run's outputs, in the entry's order."""
+    return tuple(reply.read("out.bin", out.offset_bytes, out.nbytes) for out in run.outputs)
 
 
 def _text(data: bytes) -> str:
@@ -391,7 +356,12 @@ def _text(data: bytes) -> str:
     return re.sub(r"[^\t\n\x20-\x7e]", "?", data.decode("utf-8", "replace"))
 
 
-def _expect(result: JobResult, kind: type[R]) -> R:
+def expect(result: JobResult, kind: type[R]) -> R:
+    """The result, of the kind that was asked for.
+
+    Raises:
+        EvidenceError: it is of another.
+    """
     if not isinstance(result, kind):
         raise EvidenceError(f"a worker answered {type(result).__name__}, not {kind.__name__}")
     return result

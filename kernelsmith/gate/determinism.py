@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kernelsmith import cases as forms
+from kernelsmith.gate import observed
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.parity import note_marks
 from kernelsmith.gate.reference import Reference, compare
@@ -34,8 +35,15 @@ class Repeat:
 
 
 def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
-    """Repeats every case under other program orders and pointers, each call form with padded
-    rows, and the costliest cases beside another process; every run has fresh pointers."""
+    """Observes which programs touch what; then repeats every case under other program orders and
+    pointers, each call form with padded rows, and the costliest cases beside another process;
+    every run has fresh pointers."""
+    seen = observed.all_of(bench, reference, subject)
+    if isinstance(seen, Outcome):
+        return seen
+    found = observed.judged(bench.task, seen, (*observed.RACES, *observed.LOOPS))
+    if found.status is not None:
+        return found
     for plan_class in subject.classes.values():
         line = float_atomic(plan_class)
         if line:
@@ -57,7 +65,13 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
     if found.status is not None:
         return found
     ways = [*sorted({one.how for one in repeats}), "beside another process"]
-    return Outcome(evidence={"repeats": ways, "runs": len(repeats) + COSTLIEST})
+    return Outcome(
+        evidence={
+            "repeats": ways,
+            "runs": len(repeats) + COSTLIEST,
+            "observed": [one.case.id for one in seen],
+        }
+    )
 
 
 def _all_repeats(cases: list[Case], secret: int) -> Iterator[Repeat]:

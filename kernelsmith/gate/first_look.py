@@ -7,6 +7,7 @@ recorded under the check that it failed.
 """
 
 from kernelsmith import cases as forms
+from kernelsmith.gate import observed
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.parity import compare_cases
 from kernelsmith.gate.reference import Reference
@@ -25,6 +26,10 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> tuple[str, Ou
     found = bench.compile(subject, cases)
     if found.status is not None:
         return "compile", found
+    endless = observed.before_running(bench, reference, subject, cases)
+    if endless is not None:
+        case, found = endless
+        return f"parity.{bench.task.call(case.call).path}", found
     for path in ("train", "infer"):
         own = [case for case in cases if bench.task.call(case.call).path == path]
         found = compare_cases(bench, reference, subject, own)

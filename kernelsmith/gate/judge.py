@@ -16,6 +16,7 @@ from kernelsmith.gate import (
     latency,
     look,
     memory,
+    observed,
     parity,
     policy_check,
 )
@@ -50,6 +51,8 @@ BITS = (
     "memory",
 )
 """The checks that decide about bits, which the seed itself must pass."""
+RUN_CHECKS = BITS[BITS.index("parity.train") :]
+"""Those that run kernels: what they find may have a cause that an observed run names."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -234,6 +237,10 @@ class Gate:
                 name, found = first_look.check(self.bench, self.reference, judging.subject)
             if found.status is None:
                 found = check()
+            if found.status is not None and name in RUN_CHECKS:
+                name, found = observed.explain(
+                    self.bench, self.reference, judging.subject, name, found
+                )
             results.append(_result(name, found, time.monotonic() - begun))
             if found.status is not None:
                 status = found.status

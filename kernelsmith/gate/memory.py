@@ -1,6 +1,7 @@
 """memory: nothing but outputs and scratch is written, and nothing is read before it is written."""
 
 from kernelsmith import cases as forms
+from kernelsmith.gate import observed
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.parity import note_marks
 from kernelsmith.gate.reference import Reference, compare
@@ -26,11 +27,17 @@ holds several sets of buffers for both sides."""
 
 def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
     """Runs every case under other poisons, and once on scratch that a call on other inputs left.
+    Observed runs name what is read or written out of bounds, or read and never written.
 
     Red zones around every buffer and the inputs' bytes are looked at in every run of every check
     so far; here they are judged.
     """
-    found = _marks(subject)
+    seen = observed.all_of(bench, reference, subject)
+    if isinstance(seen, Outcome):
+        return seen
+    found = observed.judged(bench.task, seen, observed.BOUNDS)
+    if found.status is None:
+        found = _marks(subject)
     if found.status is not None:
         return found
     for key, plan in subject.plans.items():
@@ -67,7 +74,13 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
     found = _marks(subject)
     if found.status is not None:
         return found
-    return Outcome(evidence={"runs": len(runs), "ways": [how for how, _, _ in WAYS]})
+    return Outcome(
+        evidence={
+            "runs": len(runs),
+            "ways": [how for how, _, _ in WAYS],
+            "observed": [one.case.id for one in seen],
+        }
+    )
 
 
 def scratch(key: str, plan: Plan) -> Outcome:
@@ -97,5 +110,9 @@ def _marks(subject: Subject) -> Outcome:
     return Outcome(
         status="MEMORY",
         message=f"case {subject.marks[0]}{more}",
-        evidence={"marks": subject.marks[:50], "count": len(subject.marks)},
+        evidence={
+            "where": subject.marks[0].partition(": ")[0],
+            "marks": subject.marks[:50],
+            "count": len(subject.marks),
+        },
     )

@@ -174,8 +174,6 @@ def _attribute(node: ast.Attribute, scope: Scope) -> None:
 def _report_dotted(node: ast.AST, name: str, scope: Scope) -> None:
     prefix = ".".join(name.split(".")[:2])
     hint = tables.TL_HINTS.get(prefix)
-    if hint is None and "atomic" in name:
-        hint = "write partial results with tl.store and reduce them in a fixed order"
     if hint is None:
         hint = "use pure functions of triton.language, such as tl.load, tl.dot or tl.sum"
     scope.report(node, f"`{name}`", hint)

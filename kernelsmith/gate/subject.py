@@ -92,7 +92,8 @@ class Subject:
     next. ``role`` is the worker that runs it; only the seed's is "seed". ``marks`` are writes
     outside outputs and scratch that any run of any check showed. ``beyond``: plan classes that no
     planned case takes, with the cases of the declared range that do. ``steps``: for each form of
-    the declared range, its cases by row count with the numbers of their launches.
+    the declared range, its cases by row count with the numbers of their launches. ``observed``:
+    what its observed runs showed, once there were any.
     """
 
     candidate: Candidate
@@ -104,6 +105,7 @@ class Subject:
     beyond: dict[str, list[Case]] = field(default_factory=dict)
     steps: dict[Form, list[tuple[Case, Numbers]]] = field(default_factory=dict)
     timing: list[dict[str, Any]] = field(default_factory=list)
+    observed: list[Observed] | None = None
 
 
 def failed(failure: WorkerFailure) -> Outcome:

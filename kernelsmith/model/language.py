@@ -5,9 +5,10 @@ Pure tables. The gate refuses by them (``gate/policy``), the agent is told of th
 Names of ``triton.language`` are those that exist in Triton 3.6.0, 3.7.1 and 3.9.0 alike and are
 pure functions of tensors. What is left out, and why: ``tl.math``/``tl.core``/``tl.extra`` and other
 submodules (they lead to Python's own modules and to inline assembly; ``tl.div_rn``, ``tl.sqrt_rn``,
-``tl.fma``, ``tl.erf`` are there at the top level), atomics (their order is not the source's),
-``tl.assume`` (a false promise is undefined behaviour), device prints and asserts, barriers, tensor
-descriptors (they need a host allocator), ``map_elementwise`` and inline assembly.
+``tl.fma``, ``tl.erf`` are there at the top level), ``tl.assume`` (a false promise is undefined
+behaviour), device prints and asserts, barriers, tensor descriptors (they need a host allocator),
+``map_elementwise`` and inline assembly. Atomics are in: which of them may stay is for the gate's
+determinism check to say, which sees their types and addresses.
 """
 
 import re
@@ -25,7 +26,8 @@ TL_CALLS = _names(
     histogram gather sort topk softmax abs ceil floor exp exp2 log log2 sin cos sqrt sqrt_rn
     rsqrt sigmoid erf fma fdiv div_rn umulhi maximum minimum clamp cdiv rand randn randint
     rand4x randn4x randint4x philox swizzle2d multiple_of max_contiguous max_constancy
-    static_assert constexpr
+    static_assert constexpr atomic_add atomic_max atomic_min atomic_and atomic_or atomic_xor
+    atomic_xchg atomic_cas
     """
 )
 TL_VALUES = _names(
@@ -42,11 +44,11 @@ TL_KEYWORDS = _names(
     reverse descending return_indices return_indices_tie_break_left propagate_nan
     can_reorder ieee_rounding shape value num_stages loop_unroll_factor flatten
     disallow_acc_multi_buffer disable_licm warp_specialize n_rounds num_bins k start end
-    step min max
+    step min max volatile sem scope
     """
 )
 TL_STRING_KEYWORDS = frozenset(
-    {"input_precision", "eviction_policy", "cache_modifier", "fp_downcast_rounding"}
+    {"input_precision", "eviction_policy", "cache_modifier", "fp_downcast_rounding", "sem", "scope"}
 )
 TENSOR_METHODS = _names(
     """

@@ -47,7 +47,8 @@ OBSERVED_SHARE = 0.7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What all runs of a job share: code, inputs drawn so far, the arenas."""
+    """What all runs of a job share: code, inputs drawn so far, the arenas; ``until`` when an
+    observed run is stopped."""
 
     job: RunJob
     folder: Path
@@ -55,6 +56,7 @@ class Bench:
     draw: Draw
     drawn: dict[Inputs, Mapping[str, NDArray[Any]]]
     arenas: tuple[int, ...]
+    until: float
 
 
 def run(
@@ -86,6 +88,10 @@ def run(
         progress = progress or stack.enter_context(Progress(folder))
         if isinstance(job, CompileJob):
             return launcher_compile.run(job, folder, device, progress.mark)
+        if device.name == "cuda":
+            from kernelsmith.worker import launcher_gpu
+
+            return launcher_gpu.run(job, folder, device, default_draw(draw), progress.mark)
         return _run_all(job, folder, device, default_draw(draw), progress.mark)
 
 
@@ -149,6 +155,7 @@ def _run_all(
         draw=draw,
         drawn={},
         arenas=tuple(address for _, address in arenas),
+        until=time.monotonic() + OBSERVED_SHARE * job.timeout_s,
     )
     results: list[RunResult] = []
     previous: buffers.BufferSet | None = None
@@ -189,9 +196,9 @@ def _run_one(
     started = time.perf_counter()
     findings: tuple[Finding, ...] = ()
     if bench.job.observed:
-        patience_s = OBSERVED_SHARE * bench.job.timeout_s / len(bench.job.runs)
+        left_s = bench.until - time.monotonic()
         findings = observed.run(
-            one, held, bounds, arena=bench.arenas[0], seconds=patience_s, bytewise=bytewise
+            one, held, bounds, arena=bench.arenas[0], seconds=left_s, bytewise=bytewise
         )
     else:
         for bound in bounds:

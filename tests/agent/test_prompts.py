@@ -95,7 +95,7 @@ def test_what_the_prompt_says_of_the_language_holds() -> None:
     assert refused(host="x = x + 1\n    while x:\n        pass")
     assert refused(jit="assert BLOCK > 1")
     assert refused(jit="for i in range(4):\n        break")
-    assert refused(jit="tl.atomic_add(x_ptr, 1.0)")
+    assert not refused(jit="tl.atomic_add(x_ptr, 1)")
     assert refused(jit="tl.math.exp(1.0)")
 
 

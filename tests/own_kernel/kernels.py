@@ -90,7 +90,8 @@ import triton.language as tl
 @triton.jit
 def _add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.atomic_add(out_ptr + at, tl.load(x_ptr + at) + tl.load(y_ptr + at), mask=at < n)
+    tl.device_print("at", at)
+    tl.store(out_ptr + at, tl.load(x_ptr + at) + tl.load(y_ptr + at), mask=at < n)
 
 
 def add(x, y):

@@ -162,7 +162,7 @@ def test_the_seed_is_held_against_the_language_with_what_to_use_instead(
     for word in (
         "import os",
         "triton.autotune",
-        "tl.atomic_add",
+        "tl.device_print",
         "torch.zeros",
         ".close()",
     ):

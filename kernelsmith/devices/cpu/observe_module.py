@@ -125,7 +125,7 @@ class _Notes:
         end = before.ops[-1]
         goes = Value("%goes", Ty("i1"))
         scalars = tuple(arg for arg in before.args if not arg.ty.shape)
-        attrs = {
+        attrs: dict[str, object] = {
             "site": self._site(op, "loops"),
             "slot": self._slot,
             "known": len(scalars) == len(before.args),

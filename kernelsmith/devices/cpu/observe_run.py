@@ -163,13 +163,19 @@ class _Observation:
             found.append(
                 replace(
                     one,
-                    count=count,
+                    count=self._accesses(kind, count, sites[site]),
                     other_line=sites[other].line if other >= 0 else "",
                     other_does=sites[other].does if other >= 0 else "",
                     other_program=_program(opid, step.grid) if opid >= 0 else None,
                 )
             )
         return found
+
+    def _accesses(self, kind: int, count: int, site: Site) -> int:
+        """Cells count granules, of which an access may take several."""
+        if kind in (observe.OUTSIDE_READ, observe.OUTSIDE_WRITE):
+            return count
+        return -(-(count << int(self._block[observe.SHIFT])) // site.size)
 
     def _finding(
         self,

@@ -1,0 +1,67 @@
+"""Asks a launcher for observed runs."""
+
+import math
+from collections.abc import Sequence
+
+from kernelsmith.errors import EvidenceError
+from kernelsmith.gate import plans
+from kernelsmith.gate.bench import Bench, expect, output_bytes
+from kernelsmith.gate.subject import Ask, Observed, Outcome, Subject, failed
+from kernelsmith.model import Run, RunJob, RunsResult
+
+
+def observe(
+    bench: Bench,
+    subject: Subject,
+    asks: Sequence[Ask],
+    *,
+    seconds_expected: float = 0.0,
+    patience_s: float = math.inf,
+) -> list[Observed] | Outcome:
+    """Runs prepared cases in their observing builds, in order: what each touches.
+
+    Builds are made for this call and not kept: one belongs to a text with its lines. After
+    ``patience_s``, or the time that runs have, a loop under way is stopped and named.
+
+    Raises:
+        EvidenceError: the launcher answered with other runs than were asked for.
+        SandboxError: a case is too large to be observed.
+    """
+    runs = tuple(Run(key=a.key, plan=subject.plans[a.case.id], inputs=a.inputs) for a in asks)
+    texts = {
+        class_id: subject.classes[class_id].ttir
+        for class_id in sorted(plans.classes_of(run.plan for run in runs))
+    }
+    names = {class_id: plans.text_id(text) for class_id, text in texts.items()}
+    built = bench.build(
+        subject, {names[class_id]: text for class_id, text in texts.items()}, observed=True
+    )
+    if isinstance(built, Outcome):
+        return built
+    job = RunJob(
+        runs=runs,
+        objects={name: info for name, (info, _) in built.items()},
+        object_of=names,
+        device=bench.task.device,
+        timeout_s=min(patience_s, bench.limits.run_timeout_s + 50.0 * seconds_expected),
+        observed=True,
+    )
+    files = {f"{name}.obj": code for name, (_, code) in built.items()}
+    reply = bench.submit(subject.role, job, files)
+    try:
+        result = expect(reply.result, RunsResult)
+        if result.failure is not None:
+            return failed(result.failure)
+        if [run.key for run in result.runs] != [ask.key for ask in asks]:
+            raise EvidenceError(f"{len(asks)} runs to observe, {len(result.runs)} answered")
+        return [
+            Observed(
+                case=ask.case,
+                findings=run.findings,
+                outputs=output_bytes(reply, run),
+                seconds=run.seconds,
+            )
+            for ask, run in zip(asks, result.runs, strict=True)
+        ]
+    finally:
+        reply.close()
