@@ -106,9 +106,34 @@ def launcher_for(grid: Runs) -> Callable[[Any, Any], "CpuLauncher"]:
 
 
 def _leaves(value: Any) -> list[Any]:
+    """Arguments without tuples and tensor descriptors, in the order of the kernel's parameters."""
     if isinstance(value, tuple):
         return [leaf for item in value for leaf in _leaves(item)]
+    if hasattr(value, "block_shape"):
+        sizes = [*value.shape, *value.strides]
+        rounds = getattr(value, "round_f32_to_tf32", None)
+        flags = [value.padding == "nan", *([] if rounds is None else [rounds])]
+        return [value.base, *sizes, *flags, *sizes]
     return [value]
+
+
+def _leaf_types(types: Any) -> list[str]:
+    """The types of :func:`_leaves`, as far as it matters: "constexpr" or not."""
+    if isinstance(types, tuple):
+        return [leaf for item in types for leaf in _leaf_types(item)]
+    text = str(types)
+    if not text.startswith("tensordesc"):
+        return [text]
+    # tensordesc<fp32[16, 32]>: base, shape, strides, flags, and shape and strides once more.
+    rank = text[text.index("[") + 1 : text.index("]")].count(",") + 1
+    return ["leaf"] * (1 + 4 * rank + _descriptor_flags())
+
+
+def _descriptor_flags() -> int:
+    """Flags of a host's tensor descriptor: NaN padding, and rounding to TF32 since Triton 3.7."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    return 1 + ("round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__)
 
 
 class LoadedFunction:
@@ -128,14 +153,8 @@ class CpuLauncher:
 
     def __init__(self, source: Any, metadata: Any, grid: Runs) -> None:
         types = tuple(source.signature.values())
-        self._nested = any(isinstance(type_, tuple) for type_ in types)
-        flat = _leaves(types)
-        if any(str(type_).startswith("tensordesc") for type_ in flat):
-            raise CompileError(
-                "a tensor descriptor made on the host cannot be passed to a kernel on the CPU",
-                op="tensordesc",
-                hint="make it in the kernel with tl.make_tensor_descriptor",
-            )
+        flat = _leaf_types(types)
+        self._nested = flat != list(types)
         # Constexprs, and arguments specialised to a constant, are in the code already.
         names = [index for index, type_ in enumerate(flat) if type_ != "constexpr"]
         params = tuple(metadata.params)
