@@ -9,7 +9,8 @@ MAX_BYTES = 256
 
 
 class Progress:
-    """Writes the key of the call, class or run at hand; one system call a mark.
+    """Writes the key of the call, class or run at hand; one system call a mark. ``last`` is what
+    was marked last.
 
     The file is opened once, so that a process whose wall forbids opening files for writing can
     still mark.
@@ -17,8 +18,10 @@ class Progress:
 
     def __init__(self, folder: Path) -> None:
         self.descriptor = os.open(folder / FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.last = ""
 
     def mark(self, key: str) -> None:
+        self.last = key
         text = key.encode("utf-8", "replace")[:MAX_BYTES].ljust(MAX_BYTES)
         os.pwrite(self.descriptor, text, 0)
 

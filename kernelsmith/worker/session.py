@@ -46,6 +46,10 @@ def run(
     """
     begun = time.perf_counter()
     device, draw = launcher.default_device(job.device, device), launcher.default_draw(draw)
+    if device.name == "cuda":
+        from kernelsmith.worker import session_gpu
+
+        return session_gpu.run(job, folder, device, draw)
     placement = random.Random(job.placement)
     before = clock.use()
     facts = clock.pin(placement.randrange)

@@ -19,7 +19,8 @@ from kernelsmith.worker.session_slots import Side
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What all cases share; ``progress`` always names the side and case at hand."""
+    """What all cases share; ``progress`` always names the side and case at hand. ``build`` makes a
+    pool as ``session_pool.build`` does; ``near_bytes`` of caches hold a warm pool's slots."""
 
     job: TimeJob
     folder: Path
@@ -32,6 +33,8 @@ class Session:
     verify: random.Random
     out: IO[bytes]
     progress: Progress
+    near_bytes: int = slots_of.WARM_SLOTS_BYTES
+    build: Callable[..., session_octets.Pool] = pools.build
 
 
 def run(session: Session, case: TimedCase) -> tuple[CaseTimes, dict[str, Any]]:
@@ -51,14 +54,21 @@ def run(session: Session, case: TimedCase) -> tuple[CaseTimes, dict[str, Any]]:
         if spec.name in shape.inputs
     }
     warm_picks, cold_picks = session_octets.picks_of(case, session.verify)
-    warm_pool = _pool(session, case, shape, images, poison, slots_of.warm_slots(shape), cold=False)
+    slots = slots_of.warm_slots(shape, session.near_bytes)
+    warm_pool = _pool(session, case, shape, images, poison, slots, cold=False)
     mark = _marker(session, case)
     each_ns = session_octets.calibrate(warm_pool, mark)
-    slots = len(warm_pool.slots)
     at = session_octets.pace(each_ns, case, slots, cold=False, share=1.0)
+    warm_pool.settle()
     warm = session_octets.measure(warm_pool, at, session.verify, warm_picks, mark)
-    facts = {"warm_slots": slots, "warm_replays": list(warm.replays)}
+    facts = {
+        "warm_slots": slots,
+        "warm_replays": list(warm.replays),
+        "timed_by": warm_pool.timed_by,
+    }
     cold = None
+    warm_pool.close()
+    # On the CPU the memory goes with the last reference: before the next pool takes its own.
     del warm_pool
     if case.cold:
         share = session_octets.cold_share(len(session.job.cases), case.octets, case.window_ms)
@@ -69,7 +79,9 @@ def run(session: Session, case: TimedCase) -> tuple[CaseTimes, dict[str, Any]]:
         if most > 1:
             each_ns = session_octets.calibrate(cold_pool, mark)
         at = session_octets.pace(each_ns, case, slots, cold=True, share=share)
+        cold_pool.settle()
         cold = session_octets.measure(cold_pool, at, session.verify, cold_picks, mark)
+        cold_pool.close()
         facts |= {"cold_slots": slots, "cold_replays": list(cold.replays)}
     windows = warm.windows_ns + (cold.windows_ns if cold else ())
     times = CaseTimes(
@@ -93,9 +105,9 @@ def _pool(
     slots: int,
     *,
     cold: bool,
-) -> pools.Pool:
+) -> session_octets.Pool:
     rng = random.Random(session.placement.getrandbits(64))
-    return pools.build(
+    return session.build(
         case,
         shape,
         session.arena,

@@ -9,10 +9,10 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from kernelsmith.model import TimedCase
-from kernelsmith.worker.session_pool import Pool
-from kernelsmith.worker.session_slots import Side, sides
+from kernelsmith.worker.session_slots import Side, Slot, sides
 
 QUADS: tuple[tuple[Side, ...], ...] = (("a", "b", "b", "a"), ("b", "a", "a", "b"))
 CALIBRATION_ROUNDS = 6
@@ -26,6 +26,24 @@ SESSION_NS = 1_050_000_000
 COLD_SHARE_MIN = 0.2
 # Outputs above this are brought back for one replay a side instead of three.
 PICKED_LARGE_BYTES = 512 * 1024
+
+
+class Pool(Protocol):
+    """Slots that both sides use in turn: ``session_pool`` on the CPU, ``session_pool_gpu``.
+    ``timed_by`` is the clock: "thread", "graph" or "events"."""
+
+    slots: Sequence[Slot]
+    cursor: int
+    timed_by: str
+
+    def settle(self) -> None:
+        """Called once, after calibration and before what counts."""
+
+    def renew(self) -> None: ...
+    def replay(
+        self, side: Side, replays: int, pick: int | None = None
+    ) -> tuple[int, list[bytes]]: ...
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

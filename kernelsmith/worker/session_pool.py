@@ -63,6 +63,7 @@ class Pool:
         "_sweep",
         "cursor",
         "slots",
+        "timed_by",
     )
 
     def __init__(
@@ -75,6 +76,7 @@ class Pool:
         sweep: Bytes | None,
     ) -> None:
         self.slots = slots
+        self.timed_by = "thread"
         self._case = case
         self._shape = shape
         self._place = place
@@ -93,6 +95,12 @@ class Pool:
             buffers_poison.fill(region.bytes[pages.begin : pages.end], self._place.poison, 0)
             region.bytes[pages.start :][: images[name].size] = images[name]
             buffers_guard.protect(region, pages, mmap.PROT_READ)
+
+    def settle(self) -> None:
+        """Nothing: inputs cannot be written, and a core has its speed at once."""
+
+    def close(self) -> None:
+        """Nothing: the memory goes with the last reference."""
 
     def renew(self) -> None:
         """Fills outputs and scratch of all slots with a checked run's poison, in order of use."""
@@ -125,12 +133,7 @@ class Pool:
         return copies
 
     def _fill(self, view: Bytes, place: int, pages: buffers_guard.Pages) -> None:
-        # The salt is the buffer's place in the candidate's plan, as in a run of that plan.
-        seed = self._place.poison
-        own = self._shape.private_of["b"]
-        salt = own[place] if place < len(own) else self._shape.private_of["a"][place]
-        buffers_poison.fill(view, seed, salt)
-        buffers_poison.fill(view[pages.start - pages.begin :][: pages.nbytes], seed, salt)
+        poison_pages(view, self._shape, place, pages, self._place.poison)
 
     def replay(self, side: Side, replays: int, pick: int | None = None) -> tuple[int, list[bytes]]:
         """Replays one side, each time in a slot of its own; renewing is not timed.
@@ -160,6 +163,17 @@ class Pool:
             start, nbytes = where(plan, self._shape, side, slot, ref.buffer)
             found.append(buffers.output_bytes(self._place.region.bytes[start:][:nbytes], ref))
         return found
+
+
+def poison_pages(
+    view: Bytes, shape: Shape, place: int, pages: buffers_guard.Pages, poison: int
+) -> None:
+    """Fills the pages of the n-th private buffer (``place``) as a checked run's are."""
+    # The salt is the buffer's place in the candidate's plan, as in a run of that plan.
+    own = shape.private_of["b"]
+    salt = own[place] if place < len(own) else shape.private_of["a"][place]
+    buffers_poison.fill(view, poison, salt)
+    buffers_poison.fill(view[pages.start - pages.begin :][: pages.nbytes], poison, salt)
 
 
 def build(

@@ -2,11 +2,11 @@
 
 import random
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from kernelsmith.model import Plan, TimedCase
 from kernelsmith.worker import buffers, buffers_guard
-from kernelsmith.worker.buffers_guard import Layout, Pages
+from kernelsmith.worker.buffers_guard import Pages
 
 Side = Literal["a", "b"]
 WARM_SLOTS_BYTES = 512 * 1024
@@ -66,12 +66,13 @@ def shape_of(case: TimedCase) -> Shape:
     return Shape(inputs=inputs, private=private, private_of=private_of)
 
 
-def warm_slots(shape: Shape) -> int:
-    """How many slots a warm pool has: as many as stay in the near caches, at least two."""
+def warm_slots(shape: Shape, near_bytes: int = WARM_SLOTS_BYTES) -> int:
+    """How many slots a warm pool has: as many as stay in the near caches (``near_bytes`` of
+    them), at least two."""
     each = max(shape.private_bytes, 1)
     if 2 * each > SLOTS_CAP_BYTES:
         return 1
-    return max(2, min(WARM_SLOTS_MAX, WARM_SLOTS_BYTES // each))
+    return max(2, min(WARM_SLOTS_MAX, near_bytes // each))
 
 
 def cold_slots(shape: Shape, llc_bytes: int, replays: int) -> int:
@@ -83,8 +84,14 @@ def cold_slots(shape: Shape, llc_bytes: int, replays: int) -> int:
     return max(2, min(COLD_SLOTS_MAX, -(-2 * llc_bytes // each), 2 * replays))
 
 
+class Places(Protocol):
+    """What places buffers: ``buffers_guard.Layout`` and its like."""
+
+    def put(self, nbytes: int, *, before: int, align: int, shift: int, after: int) -> Pages: ...
+
+
 def lay_out(
-    shape: Shape, layout: Layout, rng: random.Random, slots: int, *, own_inputs: bool
+    shape: Shape, layout: Places, rng: random.Random, slots: int, *, own_inputs: bool
 ) -> list[Slot]:
     """Places the inputs of all slots and then what is written, so that no lane that is masked off
     of a store lies on an input, which cannot be written."""
@@ -101,7 +108,7 @@ def lay_out(
     ]
 
 
-def _put(layout: Layout, nbytes: int, rng: random.Random) -> Pages:
+def _put(layout: Places, nbytes: int, rng: random.Random) -> Pages:
     # As far into its page as in a checked run, so that no address tells one from the other.
     before = buffers.zone_bytes(nbytes) + rng.randrange(buffers.GAP_LINES) * buffers.ALIGN_BYTES
     into = before % buffers_guard.PAGE_BYTES

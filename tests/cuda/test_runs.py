@@ -10,7 +10,7 @@ import pytest
 
 from kernelsmith.errors import GpuError, InputError
 from kernelsmith.model import Inputs, Run, RunJob, RunsResult
-from kernelsmith.worker import buffers_gpu, launcher
+from kernelsmith.worker import launcher
 from tests.cuda.native import compile_kind, inputs_of, plan_of
 from tests.cuda.stand_in import Fake, StandInDevice
 
