@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +117,39 @@ def first_candidates(
     return {task: new_candidate(source, task, author=author, parents=(parent,), note=note)}
 
 
+def recorded_candidate(
+    store: "LineageStore", wiring: Wiring, name: str, task: Task
+) -> dict[str, Candidate]:
+    """A candidate on record, to be judged anew: the same source by the same author, of the same
+    parents.
+
+    Raises:
+        InputError: there is no such candidate, it is of another task, or a seed.
+    """
+    from kernelsmith.lineage import queries
+
+    with store.database.reading() as connection:
+        record = queries.find_candidate(connection, name)
+        found = queries.load_candidate(connection, record)
+        run_id, _ = queries.place_of(connection, record)
+    _require_task(found, task)
+    if wiring.normal_hash(found.source) == wiring.normal_hash(task.seed_source):
+        raise InputError(
+            f"candidate {found.id} is the seed's own program: there is nothing to judge",
+            hint="name a rewrite of it",
+        )
+    note = f"judged again, first in run {run_id}" + (f"\n{found.note}" if found.note else "")
+    return {task.name: replace(found, note=note, origin="")}
+
+
+def _require_task(found: Candidate, task: Task) -> None:
+    if found.task != task.name:
+        raise InputError(
+            f"candidate {found.id} is of task {found.task}, not {task.name}",
+            hint=f"leave --task out, or name {found.task}",
+        )
+
+
 def edited_candidate(
     store: "LineageStore",
     wiring: Wiring,
@@ -141,11 +174,7 @@ def edited_candidate(
     if parent != "seed":
         with store.database.reading() as connection:
             origin = queries.load_candidate(connection, queries.find_candidate(connection, parent))
-    if origin.task != task.name:
-        raise InputError(
-            f"candidate {origin.id} is of task {origin.task}, not {task.name}",
-            hint=f"leave --task out, or name {origin.task}",
-        )
+    _require_task(origin, task)
     if wiring.normal_hash(source) == wiring.normal_hash(seed.source):
         raise InputError(
             f"{file} is the seed's own program: there is nothing to judge",
@@ -158,6 +187,6 @@ def edited_candidate(
     if found.id == origin.id:
         raise InputError(
             f"{file} is candidate {origin.id} itself: nothing was edited",
-            hint="--parent seed judges it anew, as a rewrite of the seed",
+            hint=f"`kernelsmith gate --again {origin.id}` judges it anew",
         )
     return {task.name: found}

@@ -30,7 +30,8 @@ class Request:
     """What a run is asked to do. ``first``: a candidate of the database or a file to start from
     (it is judged first); ``parent``: what the file ``first`` is a person's rewrite of, a candidate
     of the database or "seed"; ``merged``: all candidates of the database that the file is a merge
-    of, ``parent`` the first; ``seed``: the proposer's, None draws one; ``agent``: how the agent
+    of, ``parent`` the first; ``again``: ``first`` is a candidate of the database, and it is judged
+    anew as what it was; ``seed``: the proposer's, None draws one; ``agent``: how the agent
     talks to its model and what it may spend, where the proposer names it."""
 
     tasks: tuple[str, ...]
@@ -46,6 +47,7 @@ class Request:
     agent: AgentSettings | None = None
     parent: str | None = None
     merged: tuple[str, ...] = ()
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,13 +242,17 @@ def _beginning(
 
     if request.proposer != PERSON:
         return assembly.first_candidates(store, request.first, tasks), Before()
-    if request.first is None or request.parent is None or len(tasks) != 1:
+    edited = request.parent is not None or request.again
+    if request.first is None or not edited or len(tasks) != 1:
         raise InputError(
             "a person proposes one file", hint="`kernelsmith gate FILE --parent ID` judges it"
         )
-    first = assembly.edited_candidate(
-        store, wiring, Path(request.first), request.parent, tasks[0], request.merged
-    )
+    if request.again:
+        first = assembly.recorded_candidate(store, wiring, request.first, tasks[0])
+    else:
+        first = assembly.edited_candidate(
+            store, wiring, Path(request.first), request.parent or "", tasks[0], request.merged
+        )
     with store.database.reading() as connection:
         confirms = standings.confirms_by_hand(connection, tasks[0].name)
     return first, Before(confirms=confirms)

@@ -22,7 +22,9 @@ SEED = "seed"
 
 def gate(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A rewrite of the seed.")],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="A rewrite of the seed.")
+    ] = None,
     task: Annotated[
         str | None, typer.Option(help="The task it is a rewrite for; with --parent ID, its task.")
     ] = None,
@@ -30,6 +32,12 @@ def gate(
         str | None,
         typer.Option(
             metavar="ID|seed", help="What it is an edit of: the verdict goes on record, for review."
+        ),
+    ] = None,
+    again: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="No file: this candidate on record, judged and timed anew."
         ),
     ] = None,
     device: options.Device = None,
@@ -43,16 +51,21 @@ def gate(
     Without --parent nothing is recorded. With it the file is judged in a run of its own, as every
     candidate is: the gate proves itself, the file must be faster than the seed with the seed's
     bits, and a winner is timed against the seed once more. `show`, `review` and `resume` take it.
+
+    With --again a candidate on record is judged so: one that is unsupported since an ancestor was
+    rejected, or that was never timed against the seed, may be approved and exported if it passes.
     """
     from kernelsmith import startup
     from kernelsmith.cli import verdicts
 
     settings = config.load()
-    if parent is not None:
-        recorded(
-            context, _request(file, task, parent, device, sandbox, task_folders, db), db, as_json
-        )
+    _require_one(file, again, parent)
+    if parent is not None or again is not None:
+        origin = parent if again is None else again
+        request = _request(file, task, origin or "", device, sandbox, task_folders, db)
+        recorded(context, request, db, as_json)
         return
+    assert file is not None
     if db is not None:
         raise InputError(
             "--db is where a verdict is recorded, and this one would not be",
@@ -74,6 +87,17 @@ def gate(
         raise typer.Exit(EXIT_REJECTED)
 
 
+def _require_one(file: Path | None, again: str | None, parent: str | None) -> None:
+    """Raises InputError unless there is one thing to judge."""
+    if file is None and again is None:
+        raise InputError("what is to be judged?", hint="name a FILE, or --again CANDIDATE")
+    if again is not None and (file is not None or parent is not None):
+        raise InputError(
+            "--again judges a candidate on record, as what it was",
+            hint="leave FILE and --parent out, or --again",
+        )
+
+
 def _required(task: str | None) -> str:
     if task is None:
         raise InputError("which task is it a rewrite for?", hint="add --task TASK")
@@ -81,25 +105,27 @@ def _required(task: str | None) -> str:
 
 
 def _request(
-    file: Path,
+    file: Path | None,
     task: str | None,
-    parent: str,
+    origin: str,
     device: str | None,
     sandbox: str | None,
     task_folders: list[Path] | None,
     db: Path | None,
 ) -> "startup.Request":
-    """The run that judges one file. What was not said is the parent's: its task, where it was."""
+    """The run that judges a file as an edit of ``origin``, or without a file ``origin`` itself.
+    What was not said is the origin's: its task, where it was."""
     from kernelsmith import startup
     from kernelsmith.lineage import queries
     from kernelsmith.wiring import read_source
 
     settings = config.load()
-    read_source(file)  # before a database is made
-    name, folders, origin = task, options.folders(task_folders, settings), parent
-    if parent != SEED:
+    if file is not None:
+        read_source(file)  # before a database is made
+    name, folders = task, options.folders(task_folders, settings)
+    if origin != SEED or file is None:
         with opened(db) as connection:
-            record = queries.find_candidate(connection, parent)
+            record = queries.find_candidate(connection, origin)
             origin = queries.load_candidate(connection, record).id
             run_id, its_task = queries.place_of(connection, record)
             kept = queries.run_row(connection, run_id)["options"].get("task_folders", [])
@@ -113,8 +139,9 @@ def _request(
         time_limit_s=config.seconds(settings.time_limit),
         max_candidates=None,
         seed=0,
-        first=str(file),
-        parent=origin,
+        first=origin if file is None else str(file),
+        parent=None if file is None else origin,
+        again=file is None,
         task_folders=folders,
         db=db or settings.db,
     )

@@ -133,7 +133,7 @@ def _found(
             pairs = [f"{each.id} {one}" for each, one in zip(told, of_each, strict=True)]
             raise InputError(
                 f"they are of different {what}: {', '.join(pairs)}",
-                hint="gains compare within one task, epoch and seed; `run --from ID` judges again",
+                hint="gains compare within one task, epoch and seed; `gate --again ID` judges anew",
             )
     its = found[0][0].candidate.task
     if task not in (None, its):
@@ -153,11 +153,12 @@ def _gain(found: "CandidateRecord", seed: str) -> "Gain":
         )
     if found.final is not None:
         if found.unsupported is not None:
-            raise InputError(f"{name}: {found.unsupported}", hint="merge others, or judge it again")
+            again = f"`kernelsmith gate --again {name}` judges and times it anew"
+            raise InputError(f"{name}: {found.unsupported}", hint=again)
         return found.final[1]
     if verdict.gain is None or verdict.gain.against != seed:
         raise InputError(
-            f"{name} was not timed against the seed", hint="`kernelsmith run TASK --from ID` does"
+            f"{name} was not timed against the seed", hint=f"`kernelsmith gate --again {name}` does"
         )
     return verdict.gain
 

@@ -107,7 +107,7 @@ def export(
     if not ops:
         raise InputError(
             "nothing to export: " + "; ".join(f"{op} {name}: {why}" for op, name, why in left),
-            hint="judge it again in this epoch: `kernelsmith run TASK --from CANDIDATE`",
+            hint="judge it again in this epoch: `kernelsmith gate --again CANDIDATE`",
         )
     epochs = {each.op: layout.epoch_name(each.epoch) for each in exported}
     placing.place(folder, contents.library_files(folder, before, ops, epochs))

@@ -66,7 +66,8 @@ def select(connection: Any, run_id: str | None) -> Selection:
     if named:
         raise InputError(
             f"not exported, and nothing else either: {'; '.join(named)}",
-            hint="take the approval back with `kernelsmith review --undo ID`, or judge it again",
+            hint="take the approval back with `kernelsmith review --undo ID`, or judge and time it "
+            "anew: `kernelsmith gate --again ID`",
         )
     latest: dict[tuple[str, str], tuple[CandidateRecord, reviews.Standing]] = {}
     superseded = []

@@ -144,16 +144,24 @@ def place_of(connection: Connection, record: str) -> tuple[str, str]:
 
 def is_rehearsed(connection: Connection, record: str) -> bool:
     """Whether scripted replies wrote a candidate, not a model: its run was started as a rehearsal,
-    or its session was answered by a rehearsal's server."""
+    or its session was answered by a rehearsal's server. What a later run judges again is what it
+    was where it was proposed."""
     query = (
-        select(CandidateRow.author, Run.options)
+        select(CandidateRow.author, CandidateRow.id, CandidateRow.step, Run.options)
         .join(Run, Run.id == CandidateRow.run_id)
         .where(CandidateRow.record == record)
     )
     row = connection.execute(query).one()
     if row.author != "agent":
         return False
-    if (json.loads(row.options).get("agent") or {}).get("rehearsal"):
+    agent = json.loads(row.options).get("agent")
+    if not agent:  # a run without an agent took it from an earlier one
+        earlier = select(CandidateRow.record).where(
+            CandidateRow.id == row.id, CandidateRow.step < row.step
+        )
+        records = list(connection.execute(earlier).scalars())
+        return any(is_rehearsed(connection, each) for each in records)
+    if agent.get("rehearsal"):
         return True
     played = (
         select(ModelAnswer.call_id)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sqlalchemy import Connection, select
+from sqlalchemy.orm import aliased
 
 from kernelsmith.lineage.histories import gain_of
 from kernelsmith.lineage.models import CandidateRow, Parent, Retiming, ReviewRow, VerdictRow
@@ -52,7 +53,8 @@ def standing(connection: Connection, record: str) -> Standing | None:
 
 def approved(connection: Connection, run_id: str | None = None) -> list[str]:
     """Records whose standing decision is to approve, in the order they were proposed; of one run,
-    or of all. Ask :func:`why_unsupported` whether each still has the evidence it was approved on.
+    or of all; but for those whose program was rejected later, as another run's candidate. Ask
+    :func:`why_unsupported` whether each still has the evidence it was approved on.
     """
     if not has_table(connection, "reviews"):
         return []
@@ -65,14 +67,21 @@ def approved(connection: Connection, run_id: str | None = None) -> list[str]:
         .order_by(CandidateRow.step)
     ).scalars()
     found = [(record, standing(connection, record)) for record in rows.all()]
-    return [record for record, decided in found if decided and decided.decision == "approve"]
+    return [
+        record
+        for record, decided in found
+        if decided
+        and decided.decision == "approve"
+        and not _rejected_after(connection, record, decided.step)
+    ]
 
 
 def why_unsupported(connection: Connection, record: str) -> str | None:
     """What is missing of an accepted candidate's evidence, in words; None: nothing is.
 
-    Its gain over the seed must have been shown by the final timing (or one after it), and every
-    ancestor that a person rejected must have been rejected before that timing.
+    Its gain over the seed must have been shown by the latest timing against it, in whichever run
+    of its epoch (`gate --again` makes one), and every ancestor that a person rejected must have
+    been rejected before that timing.
     """
     timed = _timed(connection, record)
     if timed is None:
@@ -80,8 +89,7 @@ def why_unsupported(connection: Connection, record: str) -> str | None:
     if not timed.holds:
         return "it is not faster than the seed by the final timing"
     for ancestor in ancestors(connection, record):
-        decided = standing(connection, ancestor)
-        if decided and decided.decision == "reject" and decided.step > timed.step:
+        if _rejected_after(connection, ancestor, timed.step):
             name = select(CandidateRow.id).where(CandidateRow.record == ancestor)
             who = connection.execute(name).scalar_one()
             return f"its ancestor {who} was rejected after it was timed against the seed"
@@ -124,12 +132,40 @@ def ancestors(connection: Connection, record: str) -> list[str]:
 
 
 def _timed(connection: Connection, record: str) -> Any:
+    """The latest timing against the seed of a candidate's program, in its epoch: a record of
+    another run with the same source is the same program."""
+    own, same = aliased(VerdictRow), aliased(VerdictRow)
     return connection.execute(
         select(Retiming.step, Retiming.holds, Retiming.gain)
-        .where(Retiming.record == record)
+        .join(same, same.record == Retiming.record)
+        .join(own, own.epoch == same.epoch)
+        .where(own.record == record, Retiming.record.in_(_same_program(record)))
         .order_by(Retiming.step.desc())
         .limit(1)
     ).first()
+
+
+def _same_program(record: str) -> Any:
+    """Selects the records, of any run, of the program that a record holds."""
+    one = aliased(CandidateRow)
+    return (
+        select(CandidateRow.record)
+        .join(one, (one.id == CandidateRow.id) & (one.task == CandidateRow.task))
+        .where(one.record == record)
+    )
+
+
+def _rejected_after(connection: Connection, record: str, step: int) -> bool:
+    """Whether a rejection that stands was said of a candidate's program after a step."""
+    if not has_table(connection, "reviews"):
+        return False
+    query = select(ReviewRow.record).where(
+        ReviewRow.record.in_(_same_program(record)),
+        ReviewRow.decision == "reject",
+        ReviewRow.step > step,
+    )
+    decided = [standing(connection, each) for each in connection.execute(query).scalars()]
+    return any(d and d.decision == "reject" and d.step > step for d in decided)
 
 
 def has_table(connection: Connection, name: str) -> bool:

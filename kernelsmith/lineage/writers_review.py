@@ -32,7 +32,8 @@ def write_review(writer: StepWriter, payload: Payload) -> str:
     if decision == "approve" and reason:
         raise InputError(
             f"candidate {found.id} cannot be approved: {reason}",
-            hint=f"`kernelsmith show {found.id}` shows its record",
+            hint=f"`kernelsmith show {found.id}` shows its record; "
+            f"`kernelsmith gate --again {found.id}` judges and times it anew",
         )
     if decision == "undo" and reviews.standing(writer.connection, record) is None:
         raise InputError(

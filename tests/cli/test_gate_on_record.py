@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kernelsmith.cli.main import main
-from kernelsmith.lineage import standings
+from kernelsmith.lineage import reviews, standings
 from kernelsmith.lineage.database import open_for_reading
 from kernelsmith.model import Candidate
 from tests.cli.asking import Kernelsmith, one_error_line, run_of
@@ -210,3 +210,108 @@ def test_an_interrupted_judgement_is_resumed(
     name = fakes.make_candidate("# mine\n").id
     _, out, _ = kernelsmith("show", name, "--json")
     assert json.loads(out)["against_seed"]["holds"] is True
+
+
+def reject(kernelsmith: Kernelsmith, name: str, note: str = "") -> None:
+    words = ("review", "--reject", name, "--reviewer", "Ada", "--note", note)
+    assert kernelsmith(*words)[0] == 0
+
+
+def shown(kernelsmith: Kernelsmith, *words: str) -> dict[str, Any]:
+    return dict(json.loads(kernelsmith("show", *words, "--json")[1]))
+
+
+def test_what_lost_its_support_is_judged_again_and_has_it_back(
+    kernelsmith: Kernelsmith, tmp_path: Path, accepting: None
+) -> None:
+    run = run_of(kernelsmith)
+    winner = run["tasks"][0]["incumbent"]
+    parent = shown(kernelsmith, winner)["parents"][0]["candidate"]
+    assert kernelsmith("review", "--approve", winner, "--reviewer", "Ada")[0] == 0
+    reject(kernelsmith, parent)
+    assert "was rejected after" in shown(kernelsmith, winner)["unsupported"]
+    code, out, err = kernelsmith("gate", "--again", winner[:8], "--json")
+    again = json.loads(out)
+    assert code == 0
+    assert "the gate proved itself" in err
+    assert (again["candidate"], again["author"]) == (winner, "search")
+    assert again["note"].startswith(f"judged again, first in run {run['id']}")
+    assert again["run"] != run["id"]
+    assert [each["candidate"] for each in again["parents"]] == [parent]
+    assert again["unsupported"] is None
+    first = shown(kernelsmith, winner, "--run", run["id"])
+    assert (first["unsupported"], first["decision"]["decision"]) == (None, "approve")
+    assert kernelsmith("lineage", "verify")[0] == 0
+    reject(kernelsmith, parent, "once more")
+    assert "was rejected after" in shown(kernelsmith, winner)["unsupported"]
+
+
+def test_what_was_never_timed_against_the_seed_may_be_approved_then(
+    kernelsmith: Kernelsmith, accepting: None
+) -> None:
+    run_of(kernelsmith)
+    _, out, _ = kernelsmith("review", "--all", "--json")
+    old = next(
+        each["candidate"]
+        for each in json.loads(out)["candidates"]
+        if each["why_not"] == "it was not timed against the seed"
+    )
+    code, _, err = kernelsmith("review", "--approve", old, "--reviewer", "Ada")
+    assert (code, f"`kernelsmith gate --again {old}`" in err) == (2, True)
+    assert kernelsmith("gate", "--again", old)[0] == 0
+    assert kernelsmith("review", "--approve", old, "--reviewer", "Ada")[0] == 0
+
+
+def test_the_latest_timing_of_a_program_decides_whichever_run_made_it(
+    kernelsmith: Kernelsmith, capsys: pytest.CaptureFixture[str], accepting: None
+) -> None:
+    run = run_of(kernelsmith)
+    winner = run["tasks"][0]["incumbent"]
+    judge = fakes.FakeJudge(status=lambda each: "ACCEPTED", holds=lambda each: False)
+    kept = {name: getattr(fake_wiring(), name) for name in fake_wiring().__dataclass_fields__}
+    wiring = type(fake_wiring())(**{**kept, "judge": lambda *_: judge})
+    assert main(["gate", "--again", winner], wiring) == 1
+    capsys.readouterr()
+    first = shown(kernelsmith, winner, "--run", run["id"])
+    assert first["unsupported"] == "it is not faster than the seed by the final timing"
+
+
+def test_a_program_that_was_rejected_in_a_later_run_is_not_approved_in_an_earlier(
+    kernelsmith: Kernelsmith, tmp_path: Path, accepting: None
+) -> None:
+    winner = run_of(kernelsmith)["tasks"][0]["incumbent"]
+    assert kernelsmith("review", "--approve", winner, "--reviewer", "Ada")[0] == 0
+    assert kernelsmith("gate", "--again", winner)[0] == 0
+    opened = open_for_reading(tmp_path / "runs.db")
+    with opened.reading() as connection:
+        assert len(reviews.approved(connection)) == 1
+    reject(kernelsmith, winner)
+    with opened.reading() as connection:
+        assert reviews.approved(connection) == []
+    assert kernelsmith("review", "--undo", winner, "--reviewer", "Ada")[0] == 0
+    with opened.reading() as connection:
+        assert len(reviews.approved(connection)) == 1
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "what is to be judged?"),
+        (("mine.py", "--again", "WINNER"), "judges a candidate on record, as what it was"),
+        (("--again", "WINNER", "--parent", "seed"), "judges a candidate on record"),
+        (("--again", "WINNER", "--task", "other"), "is of task toy, not other"),
+        (("--again", "SEED"), "is the seed's own program"),
+        (("--again", "zz"), "no candidate 'zz'"),
+        (("--again", "seed"), "no candidate 'seed'"),
+    ],
+)
+def test_what_cannot_be_judged_again_is_one_line_and_leaves_no_run(
+    kernelsmith: Kernelsmith, words: tuple[str, ...], says: str
+) -> None:
+    winner = run_of(kernelsmith)["tasks"][0]["incumbent"]
+    names = {"WINNER": winner, "SEED": fakes.seed_of(fakes.make_task()).id}
+    code, out, err = kernelsmith("gate", *(names.get(word, word) for word in words))
+    assert (code, out) == (2, "")
+    assert says in one_error_line(err)
+    assert len(json.loads(kernelsmith("runs", "--json")[1])["runs"]) == 1

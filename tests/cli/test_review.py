@@ -216,6 +216,16 @@ def test_a_rehearsals_winner_may_be_approved_and_says_what_proposed_it(
     assert kernelsmith("review", "--approve", name)[0] == 0
 
 
+def test_a_rehearsals_winner_that_is_judged_again_stays_labelled(
+    kernelsmith: Kernelsmith, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KS_STATUS", "ACCEPTED")
+    agent = {"agent": {"model": "m", "rehearsal": True}}
+    name = record(tmp_path / "runs.db", agent, "# faster\n", "", "agent")
+    assert kernelsmith("gate", "--again", name)[0] == 0
+    assert [each["rehearsal"] for each in listed(kernelsmith)] == [True, True]
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

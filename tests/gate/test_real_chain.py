@@ -75,7 +75,8 @@ def test_a_cheat_within_the_language_is_rejected_for_its_reason(gate: Gate, numb
     """Inference that differs, work skipped when scratch holds a mark, an input written."""
     cheat = cheats(gate.task)[number]
     verdict = gate.judge_bits(candidate(gate, cheat.source), BEFORE_MEMORY)
-    assert verdict.status == cheat.status and verdict.checks[-1].name in cheat.checks
+    assert verdict.status == cheat.status
+    assert verdict.checks[-1].name in cheat.checks
 
 
 def test_a_grid_that_is_wrong_at_one_row_count_is_met_in_the_declared_range(gate: Gate) -> None:

@@ -1,6 +1,7 @@
 """Which decision stands, what may be approved, and that nobody edits it afterwards."""
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -213,3 +214,19 @@ def test_a_file_of_the_schema_before_is_read_as_it_is_and_upgraded_by_a_writer(p
     assert decision_of(again, record) == "approve"
     intact(again)
     again.close()
+
+
+def test_a_timing_of_the_same_program_counts_in_its_own_epoch_alone(store: LineageStore) -> None:
+    first = begin(store)
+    _, record = add(store, first, "# faster\n")
+    for epoch, supported in (("another", False), (fakes.make_verdict(SEED).epoch, True)):
+        run_id = begin(store)
+        candidate = fakes.make_candidate("# faster\n", parents=(SEED.id,))
+        payload = {"candidate": candidate, "normal_hash": fakes.normal_hash("# faster\n")}
+        store.append(run_id, "candidate", payload)
+        facts = {"seconds": 2.5, "elapsed_s": 10.0, "gain_vs_seed": 1.1}
+        verdict = replace(fakes.make_verdict(candidate), epoch=epoch)
+        store.append(run_id, "verdict", {"verdict": verdict, **facts})
+        time_it(store, run_id, candidate.id)
+        with store.database.reading() as connection:
+            assert (reviews.why_unsupported(connection, record) is None) is supported
