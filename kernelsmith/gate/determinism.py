@@ -13,12 +13,12 @@ from kernelsmith.gate.reference import Reference, compare
 from kernelsmith.gate.subject import Ask, Outcome, Subject, draw_seed
 from kernelsmith.model import Case, PlanClass, Task
 
-FLOAT_ATOMIC = re.compile(
-    r"tt\.atomic_(?:rmw|cas)\b.*->\s*(?:tensor<[^>]*x)?(?:bf16|f16|f32|f64)\b"
-)
+FLOAT_ATOMIC = re.compile(r"\btt\.atomic_rmw fadd\b")
 MISALIGN_BYTES = 8
 PAD_ELEMENTS = 3
 """Extra elements a row: with an odd row stride no row but the first stays aligned."""
+CO_RUNNERS = 8
+"""Launches of the same plan that a GPU is given beside the run's."""
 COSTLIEST = 4
 """Cases that are run beside another process."""
 
@@ -53,8 +53,15 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
                 f"programs run: {line}",
                 evidence={"kernel": plan_class.kernel, "ttir": line},
             )
+    for info in bench.code_of(subject):
+        if info.stats.get("lint", {}).get("float_atomics"):
+            return Outcome(
+                status="NONDETERMINISTIC",
+                message=f"kernel {info.symbol} adds floats atomically in its machine code",
+                evidence={"kernel": info.symbol, "stats": info.stats},
+            )
     cases = sorted(bench.task.cases, key=lambda case: (forms.cost(bench.task, case), case.id))
-    repeats = [*_all_repeats(cases, reference.secret), *padded(bench.task, cases)]
+    repeats = [*all_repeats(bench.task, cases, reference.secret), *padded(bench.task, cases)]
     found = bench.prepare(subject, [one.case for one in repeats])
     if found.status is not None:
         return found
@@ -74,22 +81,25 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
     )
 
 
-def _all_repeats(cases: list[Case], secret: int) -> Iterator[Repeat]:
+def all_repeats(task: Task, cases: list[Case], secret: int) -> Iterator[Repeat]:
     """Two runs a case: programs backwards or shuffled (in turns) at pointers that are not
-    16-byte aligned, and programs on two threads."""
+    16-byte aligned, and programs on two threads.
+
+    A GPU's programs have no order that can be chosen. There the first run is made among others
+    of the same plan in a second stream, the second just once more."""
     shuffled = f"shuffled:{draw_seed(secret, 'order') & 0xFFFF}"
     off = f"pointers {MISALIGN_BYTES} bytes off"
     for number, case in enumerate(cases):
         order = shuffled if number % 2 else "descending"
-        word = order.partition(":")[0]
+        how = f"program order {order.partition(':')[0]}"
+        again, other = "threads:2", "programs on 2 threads"
+        if task.device == "cuda":
+            order, how = f"beside:{CO_RUNNERS}", "co-runners in another stream"
+            again, other = "ascending", "once more"
         yield Repeat(
-            base=case,
-            case=case,
-            how=f"program order {word}, {off}",
-            order=order,
-            misalign_bytes=MISALIGN_BYTES,
+            base=case, case=case, how=f"{how}, {off}", order=order, misalign_bytes=MISALIGN_BYTES
         )
-        yield Repeat(base=case, case=case, how="programs on 2 threads", order="threads:2")
+        yield Repeat(base=case, case=case, how=other, order=again)
 
 
 def padded(task: Task, cases: list[Case]) -> Iterator[Repeat]:

@@ -145,7 +145,7 @@ JIT_REFUSALS = [
     ("x = x @ x", "tl.dot"),
     ("x = tl.sum(*x)", "write the arguments out"),
     ("x = tl.sum(**x)", "write the arguments out"),
-    ("x = tl.load(x_ptr, volatile=True)", "mask"),
+    ("x = tl.load(x_ptr, boundary_check=(0,))", "mask"),
     ("x = tl.sum(x, _semantic=None)", "axis"),
     ("x = tl.reduce(x, 0, print)", "parameters, local names"),
     ("x = _add(x, c=x)", "a, b"),
