@@ -1,5 +1,6 @@
 """Float arithmetic, comparisons and conversions: IEEE bits on every CPU level."""
 
+import math
 import warnings
 from collections.abc import Callable
 from fractions import Fraction
@@ -222,3 +223,43 @@ def test_integer_to_float_rounds_once(source: str) -> None:
         else:
             want = np.array([nearest(t, int(v)) for v in given], STORAGE[t])
         same_bits(got, want, f"{sign}itofp {source} {t}")
+
+
+def exact_double_fma(a: float, b: float, c: float) -> float:
+    """One rounding of the exact a * b + c; Python divides integers correctly rounded."""
+    if not (math.isfinite(a) and math.isfinite(b)) or 0 in (a, b):
+        return a * b + c
+    if not math.isfinite(c):
+        return c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return a * b + c if c == 0 else 0.0
+    try:
+        value = exact.numerator / exact.denominator
+    except OverflowError:
+        value = math.inf
+    return math.copysign(value, 1 if exact > 0 else -1)
+
+
+def test_fma_of_float64_rounds_once_with_and_without_the_instruction() -> None:
+    rng = np.random.default_rng(17)
+    size = 2048
+    a, b, c = (floats("f64", size, seed) for seed in (31, 32, 33))
+    b, c = np.roll(b, 3), np.roll(c, 7)
+    with np.errstate(all="ignore"):
+        # Cancellation, ties with a far smaller addend, products that are subnormal or overflow.
+        a[64:1024], b[64:1024] = rng.standard_normal((2, 960))
+        c[64:1024] = -(a * b)[64:1024]
+        c[64:512] *= 1 + rng.integers(-2, 3, 448) * 2.0**-52
+        a[512:768] = b[512:768] = 1 + 2.0**-27
+        c[512:768] = np.exp2(-rng.integers(50, 180, 256)) * rng.choice([-1, 1], 256)
+        a[1024:1280] = rng.standard_normal(256) * 2.0**-530
+        b[1024:1280] = rng.standard_normal(256) * 2.0**-530
+        c[1024:1280] = rng.integers(0, 1 << 20, 256) * 2.0**-1074
+        a[1280:1536] = rng.standard_normal(256) * 2.0**512
+        b[1280:1536] = rng.standard_normal(256) * 2.0**511
+        c[1280:1536] = rng.standard_normal(256) * 2.0**1023
+    (got,) = apply(("f64",) * 3, [("%r = math.fma %x0, %x1, %x2 : $T(f64)", "f64")], a, b, c,
+                   shape=(size,))  # fmt: skip
+    want = np.array([exact_double_fma(*map(float, v)) for v in zip(a, b, c, strict=True)])
+    same_bits(got, canonical("f64", want), "fma f64")

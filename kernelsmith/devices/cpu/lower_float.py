@@ -14,9 +14,9 @@ import struct
 
 from kernelsmith.devices.cpu import lower_narrow as narrow
 from kernelsmith.devices.cpu.codegen_asm import Asm
+from kernelsmith.devices.cpu.lower_fma import fma_double
 from kernelsmith.devices.cpu.lower_narrow import LAYOUTS
 from kernelsmith.devices.cpu.ttir import BITS, EIGHT_BITS
-from kernelsmith.errors import CompileError
 
 NAN_BITS = {"f16": 0x7E00, "bf16": 0x7FC0, "f32": 0x7FC00000, "f64": 0x7FF8000000000000,
             **{name: form.nan for name, form in LAYOUTS.items() if form.bits == 8}}  # fmt: skip
@@ -149,11 +149,7 @@ def fma(s: Asm, t: str, a: str, b: str, c: str) -> str:
     if s.em.features.fma:
         return s.call("fma", t, a, b, c)
     if t == "double":
-        raise CompileError(
-            f"a float64 fma needs FMA hardware, which {s.em.features.cpu} lacks",
-            op="math.fma",
-            hint="compile for x86-64-v3 or newer",
-        )
+        return fma_double(s, a, b, c)
     a, b, c = (s.cast("fpext", "float", x, "double") for x in (a, b, c))
     product = s.bin("fmul", "double", a, b)
     total = s.bin("fadd", "double", product, c)

@@ -40,8 +40,9 @@ def compute(s: Asm, op: Op, t: str, args: list[str]) -> str:
     if name == "erf" and t == "double":
         return erf(s, x, lambda s, v: _exp_double(s, v, False))
     if name == "powf" and t == "float":
-        wide = [s.cast("fpext", "float", a, "double") for a in args]
-        result = power(s, *wide, *(partial(f, base2=True) for f in (_log_double, _exp_double)))
+        base, exponent = (s.cast("fpext", "float", a, "double") for a in args)
+        log2, exp2 = partial(_log_double, base2=True), partial(_exp_double, base2=True)
+        result = power(s, base, exponent, log2, exp2)
         return s.cast("fptrunc", "double", result, "float")
     if name in _DOUBLE_ONLY:
         wide = x if t == "double" else s.cast("fpext", "float", x, "double")
