@@ -189,14 +189,17 @@ def open_recorded(db: Path, name: str, run: str | None) -> "RecordedVerdict":
     Raises:
         InputError: none or several; no verdict; no definition of its task.
         DatabaseError: there is no such database.
+        EvidenceError: it was edited.
     """
     from kernelsmith.lineage import queries
     from kernelsmith.lineage.database import open_for_reading
     from kernelsmith.lineage.replays import recorded_verdict
+    from kernelsmith.lineage.verify import require_intact
 
     database = open_for_reading(db)
     try:
         with database.reading() as connection:
+            require_intact(connection)
             run_id = None if run is None else queries.find_run(connection, run)
             return recorded_verdict(connection, queries.find_candidate(connection, name, run_id))
     finally:

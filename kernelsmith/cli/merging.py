@@ -112,11 +112,14 @@ def _found(
 
     Raises:
         InputError: fewer than two; one may not be merged; they are of different tasks or epochs.
+        EvidenceError: the lineage was edited.
     """
     from kernelsmith.lineage import queries, verdicts
+    from kernelsmith.lineage.verify import require_intact
 
     found = []
     with opened(db) as connection:
+        require_intact(connection)
         for record in dict.fromkeys(queries.find_candidate(connection, name) for name in names):
             each = verdicts.candidate_record(connection, record)
             seed = queries.load_candidate(connection, queries.seed_record(connection, record)).id

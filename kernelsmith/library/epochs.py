@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kernelsmith.errors import InputError, StorageError
 from kernelsmith.library import certificate as certificates
-from kernelsmith.library import files, layout
+from kernelsmith.library import files, layout, placing
 from kernelsmith.library.certificate import Certificate
 from kernelsmith.library.layout import Library, OpEntry
 
@@ -59,22 +59,26 @@ def rollback(folder: Path, epoch: str) -> tuple[str, dict[str, str]]:
         The epoch's folder name, and the ops that were switched with the epoch that each used.
 
     Raises:
-        InputError: no library, no such epoch or several, or its files are not whole.
+        InputError: no library, no such epoch or several, its files are not whole, or another
+            command is writing.
         StorageError: the index cannot be written.
     """
-    library = layout.read(folder)
-    name = _only(folder, library, epoch)
-    switched = {}
-    ops = dict(library.ops)
-    for op, entry in library.ops.items():
-        if name in entry.epochs:
-            _require_whole(folder, op, name)
-            if entry.current != name:
-                switched[op] = entry.current
-                ops[op] = OpEntry(current=name, epochs=entry.epochs)
-    if switched:
-        _replace(folder / layout.INDEX, layout.index_text(Library(ops=ops)))
-    return name, switched
+    layout.read(folder)  # no library: nothing to lock
+    folder = folder.resolve()
+    with placing.alone(folder.parent):
+        library = layout.read(folder)
+        name = _only(folder, library, epoch)
+        switched = {}
+        ops = dict(library.ops)
+        for op, entry in library.ops.items():
+            if name in entry.epochs:
+                _require_whole(folder, op, name)
+                if entry.current != name:
+                    switched[op] = entry.current
+                    ops[op] = OpEntry(current=name, epochs=entry.epochs)
+        if switched:
+            _replace(folder / layout.INDEX, layout.index_text(Library(ops=ops)))
+        return name, switched
 
 
 def _only(folder: Path, library: Library, epoch: str) -> str:

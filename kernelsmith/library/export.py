@@ -20,6 +20,7 @@ from kernelsmith.library.certificate import Certificate
 from kernelsmith.library.examining import Examined, examine
 from kernelsmith.library.selection import Chosen, Selection
 from kernelsmith.lineage.records import plain
+from kernelsmith.lineage.verify import require_intact
 from kernelsmith.model import Gain, Task
 from kernelsmith.ports import Device, Sandbox
 
@@ -81,17 +82,21 @@ def export(
     Raises:
         InputError: nothing is approved, something approved may not be exported, the folder is
             something else, or all winners are of another epoch.
-        EvidenceError: a winner no longer has its seed's bits.
+        StorageError: the folder cannot be written.
+        EvidenceError: a winner no longer has its seed's bits, or the lineage was edited.
     """
     folder = folder.resolve()
     placing.require_place(folder)
-    before = layout.read(folder) if layout.is_library(folder) else None
+    if layout.is_library(folder):
+        layout.read(folder)  # a damaged one is refused before the work
     with store.database.reading() as connection:
+        require_intact(connection)
         found: Selection = selection.select(connection, run_id)
     ops: dict[str, dict[str, bytes]] = {}
     exported: list[Exported] = []
     left: list[tuple[str, str, str]] = []
     for chosen in found.chosen:
+        layout.require_op_name(chosen.op)
         device = builders.device(chosen.run["device"])
         task = chosen.task or builders.task(chosen.run, chosen.op)
         why = _why_left(chosen, task, device)
@@ -110,7 +115,7 @@ def export(
             hint="judge it again in this epoch: `kernelsmith gate --again CANDIDATE`",
         )
     epochs = {each.op: layout.epoch_name(each.epoch) for each in exported}
-    placing.place(folder, contents.library_files(folder, before, ops, epochs))
+    placing.place(folder, lambda before: contents.library_files(folder, before, ops, epochs))
     for each in exported:
         kept = {"folder": str(folder), "certificate_hash": each.certificate_hash}
         store.append(each.run, "export", {"record": each.record, **kept})

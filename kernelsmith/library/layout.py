@@ -75,6 +75,24 @@ def package_name(library: Path) -> str:
     return f"_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
 
 
+def is_op_name(name: str) -> bool:
+    """Whether an op of this name can be imported from a library, and hides none of its files."""
+    return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
+
+
+def require_op_name(name: str) -> None:
+    """Refuses an op that could not be imported.
+
+    Raises:
+        InputError: its name is no identifier, a keyword, or begins with "_".
+    """
+    if not is_op_name(name):
+        raise InputError(
+            f"no op of a library can be named {name!r}: nobody could import it",
+            hint="rename the task: a Python identifier that does not begin with _",
+        )
+
+
 def is_library(folder: Path) -> bool:
     """Whether the folder has an index; :func:`read` says whether it can be read."""
     return (folder / INDEX).is_file()
@@ -106,7 +124,7 @@ def read(folder: Path) -> Library:
             hint="restore it from version control, or export again",
         ) from error
     for op, entry in found.ops.items():
-        if not op.isidentifier() or not all(map(EPOCH_NAME.match, entry.epochs)):
+        if not is_op_name(op) or not all(map(EPOCH_NAME.match, entry.epochs)):
             raise InputError(f"{path} is damaged: {op!r} is no op, or has a name that is no epoch")
         if entry.current not in entry.epochs:
             raise InputError(f"{path} is damaged: {op} uses {entry.current}, which it has not")

@@ -4,31 +4,48 @@ A new library is written beside its place and moved there. In an existing one on
 library owns is touched: everything is written into a folder of its own first; new epochs are moved
 in, which nobody reads until the index names them; an epoch whose files changed is exchanged as a
 whole; the index comes last. What else lies in the folder stays as it is.
+
+Only the dispatch's modules are replaced one after another: a crash between them, on the day that
+another version of kernelsmith exports, leaves a mixture that the next export mends and ``verify``
+names.
 """
 
 import ctypes
 import fcntl
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from kernelsmith.errors import InputError
+from kernelsmith.errors import InputError, StorageError
 from kernelsmith.library import layout
+from kernelsmith.library.layout import Library
 
 STAGING = ".kernelsmith-export-"
 _AT_FDCWD = -100
 _EXCHANGE = 2
+TAKEN = frozenset({*sys.stdlib_module_names, "kernelsmith", "numpy", "torch", "triton"})
+"""Modules that a library's own imports, and most programs, mean something else by."""
+
+Files = Mapping[PurePosixPath, bytes]
 
 
 def require_place(folder: Path) -> None:
     """Refuses a place that is something else.
 
     Raises:
-        InputError: a file, a folder of other things, or its parent is missing.
+        InputError: a file, a folder of other things, its parent is missing, or the package would
+            be named like another module.
     """
+    package = layout.package_name(folder)
+    if package in TAKEN:
+        raise InputError(
+            f"the library would be the package {package!r}, which is another module",
+            hint=f"name the folder otherwise: {folder.with_name(package + '_kernels')}",
+        )
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file", hint="name a folder")
     if not folder.parent.is_dir():
@@ -42,33 +59,50 @@ def require_place(folder: Path) -> None:
             )
 
 
-def place(folder: Path, files: Mapping[PurePosixPath, bytes]) -> None:
-    """Writes the library's files; ``files`` holds the index and whole epoch folders.
+def place(folder: Path, build: Callable[[Library | None], Files]) -> None:
+    """Writes the library's files.
+
+    Args:
+        build: the files, of the index that is there once nobody else writes: the new index and
+            whole epoch folders.
 
     Raises:
-        InputError: another export is writing there, or the place is something else.
+        InputError: another command is writing there, or the place is something else.
+        StorageError: it cannot be written; what the index named before is as it was.
     """
-    with _alone(folder.parent):
+    with alone(folder.parent):
         require_place(folder)
-        is_new = not folder.exists() or not any(folder.iterdir())
-        beside = folder.parent if is_new else folder
-        for left in beside.glob(f"{STAGING}*"):  # of an export that was killed
-            shutil.rmtree(left)
-        staged = Path(tempfile.mkdtemp(prefix=STAGING, dir=beside))
         try:
-            staged.chmod(0o755)
-            _write(staged, files)
-            if is_new:
-                staged.rename(folder)
-            else:
-                _move_in(staged, folder, files)
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
-        _sync(folder)
-        _sync(folder.parent)
+            _place(folder, build(layout.read(folder) if layout.is_library(folder) else None))
+        except OSError as error:
+            where = f" {error.filename}" if error.filename else ""
+            raise StorageError(
+                f"cannot write the library {folder}:{where} {error.strerror or error}",
+                hint="give yourself room and write access, and export again; what the library "
+                "used before is as it was",
+            ) from error
 
 
-def _write(staged: Path, files: Mapping[PurePosixPath, bytes]) -> None:
+def _place(folder: Path, files: Files) -> None:
+    is_new = not folder.exists() or not any(folder.iterdir())
+    beside = folder.parent if is_new else folder
+    for left in beside.glob(f"{STAGING}*"):  # of an export that was killed
+        shutil.rmtree(left)
+    staged = Path(tempfile.mkdtemp(prefix=STAGING, dir=beside))
+    try:
+        staged.chmod(0o755)
+        _write(staged, files)
+        if is_new:
+            staged.rename(folder)
+        else:
+            _move_in(staged, folder, files)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+    _sync(folder)
+    _sync(folder.parent)
+
+
+def _write(staged: Path, files: Files) -> None:
     for name, data in sorted(files.items()):
         path = staged / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +112,7 @@ def _write(staged: Path, files: Mapping[PurePosixPath, bytes]) -> None:
             os.fsync(file.fileno())
 
 
-def _move_in(staged: Path, folder: Path, files: Mapping[PurePosixPath, bytes]) -> None:
+def _move_in(staged: Path, folder: Path, files: Files) -> None:
     epochs = sorted({name.parent for name in files if len(name.parts) == 3})
     for epoch in epochs:
         there = folder / epoch
@@ -122,11 +156,11 @@ def _sync(folder: Path) -> None:
 
 
 @contextmanager
-def _alone(parent: Path) -> Iterator[None]:
-    """Holds a lock on the folder that the library lies in.
+def alone(parent: Path) -> Iterator[None]:
+    """Holds a lock on the folder that the library lies in: of all that write its index, one.
 
     Raises:
-        InputError: another export holds it.
+        InputError: another command holds it.
     """
     descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -134,7 +168,8 @@ def _alone(parent: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InputError(
-                f"another export is writing into {parent}", hint="wait until it is done"
+                f"another export or rollback is writing into {parent}",
+                hint="wait until it is done",
             ) from None
         yield
     finally:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, select
 
-from kernelsmith.errors import DatabaseError, InputError
+from kernelsmith.errors import DatabaseError, EvidenceError, InputError
 from kernelsmith.lineage import conversations, manifests, records
 from kernelsmith.lineage.models import Base, Blob, CandidateRow, ModelCall, Parent, Step
 from kernelsmith.lineage.reviews import has_table
@@ -92,6 +92,22 @@ def verify(connection: Connection, noted_head: str | None = None) -> Report:
     findings += _check_records(connection)
     findings += _check_requests(connection)
     return Report(steps=steps, rows=count, head=head, findings=tuple(findings))
+
+
+def require_intact(connection: Connection) -> None:
+    """Refuses to act on a record that was edited behind its back: what follows from it would be
+    vouched for by nothing.
+
+    Raises:
+        EvidenceError: something is not as it was recorded; the first is named.
+    """
+    found = verify(connection).findings
+    if found:
+        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+        raise EvidenceError(
+            f"the lineage was edited after it was recorded: {found[0].line()}{more}",
+            hint="`kernelsmith lineage verify` lists all; restore the file from a backup",
+        )
 
 
 def _check_table(

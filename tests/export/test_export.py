@@ -107,7 +107,9 @@ def test_an_export_into_a_library_keeps_what_else_is_there(
     (folder / "rms_norm" / epoch_of(shipped).name / layout.KERNEL).write_text("# edited\n")
     own = {path.name: path.read_bytes() for path in epoch_of(shipped).iterdir() if path.is_file()}
     epochs = {"rms_norm": epoch_of(shipped).name}
-    placing.place(folder, contents.library_files(folder, index, {"rms_norm": own}, epochs))
+    placing.place(
+        folder, lambda index: contents.library_files(folder, index, {"rms_norm": own}, epochs)
+    )
     found = layout.read(folder)
     assert found.ops["rms_norm"].epochs == (older, epoch_of(shipped).name)
     assert found.ops["rms_norm"].current == epoch_of(shipped).name

@@ -1,5 +1,6 @@
 """What an export refuses: each candidate is named with what is missing, and nothing is written."""
 
+import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernelsmith.errors import InputError
+from kernelsmith.errors import EvidenceError, InputError
 from kernelsmith.library import layout
 from kernelsmith.library.export import export
 from kernelsmith.library.selection import REQUIRED
@@ -41,6 +42,30 @@ def test_not_approved_names_the_candidate_and_how_to_approve_it(
     said = refused(lineage, tmp_path / "out", lineage.run_id)
     assert said.message == f"nothing to export: not approved yet: rms_norm {candidate.id}"
     assert said.hint == f"`kernelsmith review --approve {candidate.id}`"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "update blobs set zstd = (select zstd from blobs order by hash limit 1)",
+        "update reviews set reviewer = 'Mallory'",
+        "update retimings set gain = replace(gain, '1.5', '99')",
+        "update steps set digest = '0' where seq = 2",
+    ],
+    ids=["source", "reviewer", "gain", "chain"],
+)
+def test_a_lineage_that_was_edited_is_no_evidence(
+    lineage: Lineage, tmp_path: Path, edit: str
+) -> None:
+    candidate, record = lineage.accepted("# a\n")
+    lineage.timed(candidate)
+    lineage.decide(record)
+    with closing(sqlite3.connect(lineage.path)) as connection, connection:
+        assert connection.execute(edit).rowcount
+    with closing(open_store(lineage.path)) as store, pytest.raises(EvidenceError) as caught:
+        export(store, tmp_path / "out", None, builders(), quiet)
+    assert "the lineage was edited after it was recorded" in caught.value.message
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("decision", ["reject", "undo"])

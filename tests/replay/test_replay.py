@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from kernelsmith.errors import MissingError
+from kernelsmith.cli.reading import opened
+from kernelsmith.errors import InputError, MissingError
+from kernelsmith.lineage import queries
+from kernelsmith.lineage.replays import recorded_verdict
 from kernelsmith.model import Candidate, Verdict
 from tests.loop import fakes
 from tests.loop.fake_wiring import FakeDevice
@@ -136,9 +139,13 @@ def test_a_run_that_kept_no_definitions_cannot_be_repeated(kit: Kit) -> None:
     plain.execute("UPDATE runs SET options = ?", (json.dumps(options),))
     plain.commit()
     plain.close()
+    with opened(Path("runs.db")) as connection:
+        record = queries.find_candidate(connection, name)
+        with pytest.raises(InputError, match="keeps no definition of task toy"):
+            recorded_verdict(connection, record)
     code, out, err = kit("replay", name)
-    assert (code, out) == (2, "")
-    assert "keeps no definition of task toy" in err
+    assert (code, out) == (5, "")
+    assert "the lineage was edited after it was recorded: runs " in err
 
 
 def test_a_seed_and_a_stranger_have_no_verdict(kit: Kit) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelsmith.library import layout
+from kernelsmith.library import layout, placing
 from tests.verify.conftest import Kit, add_epoch
 
 
@@ -95,6 +95,14 @@ def test_an_index_that_cannot_be_written_stays_whole(
     assert (code, "No space left" in err) == (4, True)
     assert current(kit.folder) == newer
     assert sorted(kit.folder.iterdir()) == names
+
+
+def test_a_rollback_waits_for_no_export(two: tuple[Kit, str, str]) -> None:
+    kit, older, newer = two
+    with placing.alone(kit.folder.parent):
+        code, _, err = kit("library", "rollback", older, str(kit.folder))
+    assert (code, "another export or rollback is writing" in err) == (2, True)
+    assert current(kit.folder) == newer
 
 
 def test_what_is_no_library_has_no_epochs(kit: Kit, tmp_path: Path) -> None:
