@@ -19,6 +19,7 @@ class Program:
     lines: list[str] = field(default_factory=list)
     values: list[str] = field(default_factory=list)
     count: int = 0
+    rich: bool = False
 
     def name(self) -> str:
         self.count += 1
@@ -31,10 +32,11 @@ class Program:
         return f"tensor<{'x'.join(map(str, shape or self.shape))}x{elem}>"
 
 
-def program(seed: int) -> tuple[str, tuple[int, int]]:
-    """A kernel ``k(x, y, stride, n, m)`` and the shape of its tensors."""
+def program(seed: int, *, rich: bool = False) -> tuple[str, tuple[int, int]]:
+    """A kernel ``k(x, y, stride, n, m)`` and the shape of its tensors. ``rich``: with scans,
+    gathers, maps, cubes of many dimensions and calls too."""
     rng = random.Random(seed)
-    p = Program(rng, rng.choice(SHAPES))
+    p = Program(rng, rng.choice(SHAPES), rich=rich)
     m, n = p.shape
     t = p.tensor
     p.lines = [
@@ -60,11 +62,14 @@ def program(seed: int) -> tuple[str, tuple[int, int]]:
     _body(p, rng.randint(4, 14), 0)
     _store(p)
     args = [f"%x: {PTR}", f"%y: {PTR}", "%stride: i32", "%n: i32", "%m: i32"]
-    return function("k", args, [*p.lines, "tt.return"]), p.shape
+    text = function("k", args, [*p.lines, "tt.return"])
+    return text.removesuffix("}\n") + "\n".join([*_functions(p), "}\n"]), p.shape
 
 
 def _body(p: Program, steps: int, depth: int) -> None:
     simple = [_load, _load, _store, _formula, _formula, _formula, _reduction, _turned]
+    if p.rich:
+        simple += [_scan, _gather, _map, _cube, _cube, _call, _halves]
     for _ in range(steps):
         choice = p.rng.randrange(len(simple) + (2 if depth < 2 else 0))
         if choice < len(simple):
@@ -182,3 +187,113 @@ def _branch(p: Program, depth: int) -> None:
         p.lines += [f"scf.yield {p.pick()} : {t}", closing]
         p.values = list(outer)
     p.values = [*outer, result]
+
+
+def _scan(p: Program) -> None:
+    value, t = p.name(), p.tensor("f32")
+    axis, reverse = p.rng.choice([0, 1]), p.rng.choice(["true", "false"])
+    p.lines += [
+        f'{value} = "tt.scan"({p.pick()}) <{{axis = {axis} : i32, reverse = {reverse}}}> ({{',
+        "^bb0(%ra: f32, %rz: f32):",
+        f"%rc = {p.rng.choice(['arith.addf', 'arith.maxnumf'])} %ra, %rz : f32",
+        "tt.scan.return %rc : f32",
+        f"}}) : ({t}) -> {t}",
+    ]
+    p.values.append(value)
+
+
+def _gather(p: Program) -> None:
+    value, t = p.name(), p.tensor("f32")
+    axis, index = p.rng.choice([0, 1]), p.rng.choice(["%lin", "%rb", "%cb"])
+    kinds = f"({t}, {p.tensor('i32')}) -> {t}"
+    p.lines.append(f"{value} = tt.gather {p.pick()}[{index}] {{axis = {axis} : i32}} : {kinds}")
+    p.values.append(value)
+
+
+def _map(p: Program) -> None:
+    """A function that branches, over two tensors."""
+    value, t = p.name(), p.tensor("f32")
+    a, b = p.pick(), p.pick()
+    p.lines += [
+        f'{value} = "tt.map_elementwise"({a}, {b}) <{{pack = 1 : i32}}> ({{',
+        "^bb0(%ma: f32, %mb: f32):",
+        "%mc = arith.cmpf olt, %ma, %mb : f32",
+        "cf.cond_br %mc, ^bb2(%ma : f32), ^bb1",
+        "^bb1:  // pred: ^bb0",
+        "%md = arith.subf %ma, %mb : f32",
+        "cf.br ^bb2(%md : f32)",
+        "^bb2(%me: f32):  // 2 preds: ^bb0, ^bb1",
+        "tt.map_elementwise.return %me : f32",
+        f"}}) : ({t}, {t}) -> {t}",
+    ]
+    p.values.append(value)
+
+
+def _cube(p: Program) -> None:
+    """A step of a sort: along one dimension of 2x2x...x2, or a sum over it."""
+    size = p.shape[0] * p.shape[1]
+    dims = (2,) * (size.bit_length() - 1)
+    axis = p.rng.randrange(len(dims))
+    rest, thin = dims[:axis] + dims[axis + 1 :], (*dims[:axis], 1, *dims[axis + 1 :])
+    cube, sum_, wide, back, mixed, value = (p.name() for _ in range(6))
+    t = p.tensor
+    p.lines += [
+        f"{cube} = tt.reshape {p.pick()} : {t('f32')} -> {t('f32', dims)}",
+        f'{sum_} = "tt.reduce"({cube}) <{{axis = {axis} : i32}}> ({{',
+        "^bb0(%ra: f32, %rz: f32):",
+        "%rc = arith.addf %ra, %rz : f32",
+        "tt.reduce.return %rc : f32",
+        f"}}) : ({t('f32', dims)}) -> {t('f32', rest)}",
+        f"{wide} = tt.expand_dims {sum_} {{axis = {axis} : i32}} : {t('f32', rest)} -> "
+        f"{t('f32', thin)}",
+        f"{back} = tt.broadcast {wide} : {t('f32', thin)} -> {t('f32', dims)}",
+        f"{mixed} = arith.subf {back}, {cube} : {t('f32', dims)}",
+        f"{value} = tt.reshape {mixed} : {t('f32', dims)} -> {t('f32')}",
+    ]
+    p.values.append(value)
+
+
+def _halves(p: Program) -> None:
+    """Pairs taken apart and joined the other way round."""
+    m, n = p.shape
+    half = (m * n // 2,)
+    pairs, split, joined, value, t = p.name(), p.name(), p.name(), p.name(), p.tensor
+    p.lines += [
+        f"{pairs} = tt.reshape {p.pick()} : {t('f32')} -> {t('f32', (*half, 2))}",
+        f"{split}:2 = tt.split {pairs} : {t('f32', (*half, 2))} -> {t('f32', half)}",
+        f"{joined} = tt.join {split}#1, {split}#0 : {t('f32', half)} -> {t('f32', (*half, 2))}",
+        f"{value} = tt.reshape {joined} : {t('f32', (*half, 2))} -> {t('f32')}",
+    ]
+    p.values.append(value)
+
+
+def _call(p: Program) -> None:
+    """A function that takes tensors, stores, and may return early."""
+    value, t, pointers = p.name(), p.tensor("f32"), p.tensor(PTR)
+    a, b, address = p.pick(), p.pick(), _address(p)
+    given = f"({pointers}, {t}, {t}, i32) -> {t}"
+    p.lines.append(f"{value} = tt.call @early({address}, {a}, {b}, %n) : {given}")
+    p.values.append(value)
+
+
+def _functions(p: Program) -> list[str]:
+    """What :func:`_call` calls."""
+    t, pointers = p.tensor("f32"), p.tensor(PTR)
+    if not p.rich:
+        return []
+    return [
+        f"tt.func private @early(%q: {pointers}, %a: {t}, %b: {t}, %n: i32) -> {t} "
+        "attributes {noinline = true} {",
+        "%c = arith.constant 9 : i32",
+        "%more = arith.cmpi sgt, %n, %c : i32",
+        f"%l = tt.load %q : {pointers}",
+        f"cf.cond_br %more, ^bb2(%l : {t}), ^bb1",
+        "^bb1:  // pred: ^bb0",
+        f"%s = arith.addf %a, %b : {t}",
+        f"tt.store %q, %s : {pointers}",
+        f"%d = arith.addf %s, %l : {t}",
+        f"cf.br ^bb2(%d : {t})",
+        f"^bb2(%r: {t}):  // 2 preds: ^bb0, ^bb1",
+        f"tt.return %r : {t}",
+        "}",
+    ]

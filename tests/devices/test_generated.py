@@ -51,6 +51,14 @@ def test_fast_code_does_what_plain_code_does(seed: int) -> None:
         assert memory_after(load(done.info, done.code), shape, seed) == want
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_it_does_so_with_scans_cubes_calls_and_maps(seed: int) -> None:
+    text, shape = program(seed, rich=True)
+    done = compile_ttir(text)
+    fast, slow = load(done.info, done.code), plain(text)
+    assert memory_after(fast, shape, seed) == memory_after(slow, shape, seed)
+
+
 @pytest.mark.parametrize(("again", "want"), [(True, 2.0**60), (False, 1501.0)])
 def test_long_formulas_are_walked_once(again: bool, want: float) -> None:
     steps = 60 if again else 1500

@@ -1,7 +1,11 @@
 """Scans are the left fold that they say, for every type, axis, direction and region."""
 
+import random
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.devices.collective_texts import (
     Place,
@@ -13,7 +17,8 @@ from tests.devices.collective_texts import (
     simple,
     tensor,
 )
-from tests.devices.ttir_texts import STORAGE, Array, canonical, floats, same_bits
+from tests.devices.regions import region
+from tests.devices.ttir_texts import STORAGE, Array, canonical, floats, levels, same_bits
 
 
 def values(elem: str, shape: Shape, seed: int = 0) -> Array:
@@ -69,3 +74,17 @@ def test_a_scan_folds_from_the_left(
     elem: str, name: str, shape: Shape, axis: int, reverse: bool
 ) -> None:
     check(simple(name, elem), [values(elem, shape)], axis, reverse)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.randoms(use_true_random=False))
+def test_a_scan_with_any_region_is_the_fold_of_it(rng: random.Random) -> None:
+    elems = [
+        rng.choice(("i32", "f32", "i64", "bf16", "f16", "i8", "f64"))
+        for _ in range(rng.choice((1, 2, 3)))
+    ]
+    shape: Shape = tuple(rng.choice((1, 2, 4, 8, 32)) for _ in range(rng.choice((1, 2, 3))))
+    axis, reverse = rng.randrange(len(shape)), rng.random() < 0.5
+    function = region(rng, elems)
+    arrays = [values(elem, shape, i) for i, elem in enumerate(elems)]
+    check(function, arrays, axis, reverse, levels()[-1])
