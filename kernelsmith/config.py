@@ -175,6 +175,14 @@ def shipped_prices() -> dict[str, Price]:
     return {model: _price(model, rates) for model, rates in tomllib.loads(text).items()}
 
 
+def gpu_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables that say which GPUs a process sees, and in which order: a worker must mean the
+    same one as the host."""
+    source = os.environ if environment is None else environment
+    names = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+    return {name: source[name] for name in names if name in source}
+
+
 def user_name(environment: Mapping[str, str] | None = None) -> str:
     """Who decides, unless an option says otherwise: git's ``user.name`` as it is here, else
     ``USER``; "" where neither is set."""

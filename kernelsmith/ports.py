@@ -5,6 +5,7 @@ Adapters are built in ``wiring.py`` and nowhere else.
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from kernelsmith.model import (
@@ -135,11 +136,18 @@ class Device(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def target(self) -> str:
+        """What workers are told: the name, and on a GPU its architecture ("cuda:90")."""
+
     def describe(self) -> dict[str, Any]:
         """JSON-able facts that belong to the epoch: device, compiler versions, flags, CPU."""
 
     def object_id(self, ttir: str) -> str:
         """Hash of what decides the machine code: canonical text, device epoch."""
+
+    def turn(self, *, alone: bool) -> AbstractContextManager[None]:
+        """Holds the device while a job runs on it: alone for timing, else with others."""
 
 
 class Store(Protocol):

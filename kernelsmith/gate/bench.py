@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from kernelsmith import cases as forms
 from kernelsmith.errors import EvidenceError, TaskError
-from kernelsmith.gate import irregular, plans
+from kernelsmith.gate import code, irregular, plans
 from kernelsmith.gate.subject import Ask, Execution, Limits, Outcome, Subject, failed
 from kernelsmith.model import (
     ASSEMBLY_MAX_BYTES,
@@ -77,7 +77,10 @@ class Bench:
         if role not in self._workers:
             # They warm up side by side, and all are needed before long.
             self._workers = {each: self._sandbox.start(each) for each in ROLES}
-        return self._workers[role].submit(job, files)
+        if not isinstance(job, RunJob | TimeJob):
+            return self._workers[role].submit(job, files)
+        with self.device.turn(alone=isinstance(job, TimeJob)):
+            return self._workers[role].submit(job, files)
 
     # ------------------------------------------------------------------------- trace and compile
 
@@ -87,7 +90,7 @@ class Bench:
             source=subject.candidate.source,
             entries=self.task.entries,
             calls=tuple(forms.trace_call(self.task, case) for case in cases),
-            device=self.task.device,
+            device=self.device.target,
             emit=not real,
             known=tuple({**self.trusted, **subject.classes}),
             real=real,
@@ -151,16 +154,22 @@ class Bench:
             where = f"kernel {kernel.kernel}: " if kernel else ""
             return replace(found, message=f"{where}{found.message}")
         subject.object_of.update(object_of)
-        used = [self.objects[oid][0] for oid in set(subject.object_of.values())]
         return Outcome(
             evidence={
                 "plan_classes": len(subject.classes),
-                "objects": len(used),
                 "compiled_now": len(todo),
-                "arena_bytes_max": max((info.arena_bytes for info in used), default=0),
-                "stats": {info.symbol: info.stats for info in used if info.stats},
+                **code.evidence(self.code_of(subject), self._seed_code),
             }
         )
+
+    def _seed_code(self) -> list[ObjectInfo]:
+        known = (self.objects.get(self.device.object_id(c.ttir)) for c in self.trusted.values())
+        return [found[0] for found in known if found]
+
+    def code_of(self, subject: Subject) -> list[ObjectInfo]:
+        """What is known of the subject's compiled code, each object once, by symbol and id."""
+        used = [self.objects[oid][0] for oid in set(subject.object_of.values())]
+        return sorted(used, key=lambda info: (info.symbol, info.id))
 
     def _compile(self, subject: Subject, ttirs: dict[str, str]) -> Outcome:
         built = self.build(subject, ttirs)
@@ -175,7 +184,7 @@ class Bench:
         """Objects of these texts, by id."""
         job = CompileJob(
             ttirs=ttirs,
-            device=self.task.device,
+            device=self.device.target,
             timeout_s=self.limits.compile_timeout_s,
             observed=observed,
         )
@@ -203,7 +212,7 @@ class Bench:
         """
         job = CompileJob(
             ttirs=dict(ttirs),
-            device=self.task.device,
+            device=self.device.target,
             timeout_s=self.limits.compile_timeout_s,
             assembly=True,
         )
@@ -249,7 +258,7 @@ class Bench:
             runs=runs,
             objects={oid: self.objects[oid][0] for oid in set(object_of.values())},
             object_of=object_of,
-            device=self.task.device,
+            device=self.device.target,
             timeout_s=self.limits.run_timeout_s + 50.0 * seconds_expected,
         )
         files = self._object_files(object_of.values())
@@ -321,7 +330,7 @@ class Bench:
             cases=tuple(timed),
             objects={oid: self.objects[oid][0] for oid in set(object_of.values())},
             object_of=object_of,
-            device=self.task.device,
+            device=self.device.target,
             placement=placement,
             verify=verify,
             timeout_s=self.limits.session_timeout_s,

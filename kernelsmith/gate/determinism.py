@@ -44,6 +44,7 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
     found = observed.judged(bench.task, seen, (*observed.RACES, *observed.LOOPS))
     if found.status is not None:
         return found
+    observed.require_bits(bench, reference, subject, seen)
     for plan_class in subject.classes.values():
         line = float_atomic(plan_class)
         if line:

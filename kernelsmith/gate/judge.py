@@ -23,7 +23,7 @@ from kernelsmith.gate import (
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.epoch import epoch
 from kernelsmith.gate.reference import Reference
-from kernelsmith.gate.subject import Limits, Outcome, Subject
+from kernelsmith.gate.subject import Limits, Outcome, Subject, limits_on
 from kernelsmith.model import (
     Candidate,
     CheckResult,
@@ -93,7 +93,7 @@ class Gate:
         self.task = task
         self.device_facts = device.describe()
         self.epoch = epoch(task, self.device_facts)
-        self.limits = limits or Limits()
+        self.limits = limits or limits_on(device.name)
         self.bench = Bench(task, device, sandbox, self.limits)
         self.seed = seed_candidate(task)
         self._known: dict[str, Subject] = {}

@@ -42,7 +42,7 @@ def observe(
         runs=runs,
         objects={name: info for name, (info, _) in built.items()},
         object_of=names,
-        device=bench.task.device,
+        device=bench.device.target,
         timeout_s=min(patience_s, bench.limits.run_timeout_s + 50.0 * seconds_expected),
         observed=True,
     )

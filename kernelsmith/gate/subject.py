@@ -38,6 +38,19 @@ class Limits:
     session_timeout_s: float = 60.0
 
 
+def limits_on(device: str) -> Limits:
+    """What a device's jobs get. On a GPU one kernel compiles for up to 40 s (two trees over rows
+    that are not aligned), cases are large to draw, and a process needs a second for its context."""
+    if device != "cuda":
+        return Limits()
+    return Limits(
+        run_timeout_s=120.0,
+        trace_timeout_s=120.0,
+        compile_timeout_s=600.0,
+        session_timeout_s=180.0,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What a check found: ``status`` None means pass. ``evidence`` is JSON-able."""

@@ -7,7 +7,7 @@ from typing import Any
 from kernelsmith.errors import EvidenceError, TaskError
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.reference import compare
-from kernelsmith.gate.subject import Limits, Outcome, Subject
+from kernelsmith.gate.subject import Outcome, Subject, limits_on
 from kernelsmith.library import digests, gradients
 from kernelsmith.library.certificate import DIGEST_SEED
 from kernelsmith.model import Candidate, PlanClass, Task, seed_candidate
@@ -32,7 +32,7 @@ def examine(task: Task, device: Device, sandbox: Sandbox, candidate: Candidate) 
             given, whatever the lineage says.
         TaskError: the seed fails.
     """
-    with Bench(task, device, sandbox, Limits()) as bench:
+    with Bench(task, device, sandbox, limits_on(device.name)) as bench:
         seed = Subject(candidate=seed_candidate(task), role="seed")
         bench.trusted = seed.classes
         expected = digests.outputs(bench, seed, task.cases, DIGEST_SEED)

@@ -13,7 +13,7 @@ from kernelsmith.devices.cpu.versions import require_triton
 from kernelsmith.errors import InputError, MissingError
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.epoch import epoch
-from kernelsmith.gate.subject import Limits, Subject
+from kernelsmith.gate.subject import Subject, limits_on
 from kernelsmith.library import certificate as certificates
 from kernelsmith.library import comparing, files, layout, sources
 from kernelsmith.library.certificate import Certificate
@@ -96,7 +96,7 @@ def _compare(
     known = replace(_add(known, *files.epoch_drifts(certificate, facts)), epoch_here=here)
     author = "person"  # whoever wrote it: the text in the folder is what is judged
     winner = Subject(candidate=new_candidate(source, task.name, author=author), role="launcher")
-    with Bench(task, device, sandbox, Limits()) as bench:
+    with Bench(task, device, sandbox, limits_on(device.name)) as bench:
         seen = comparing.with_seed(bench, winner, secret)
         matched = comparing.Compared(holds=None, cases={}, drifts=())
         if seen.cases:

@@ -196,7 +196,8 @@ class Inputs:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One execution of a plan. ``order``: "ascending", "descending", "shuffled:<seed>" or
-    "threads:<n>". ``misalign_bytes`` is added to every buffer's 64-byte aligned base.
+    "threads:<n>"; on a GPU "ascending" or "beside:<n>", among n launches of the same plan in
+    another stream. ``misalign_bytes`` is added to every buffer's 64-byte aligned base.
     ``poison`` seeds the pattern that fills outputs, scratch and red zones; 0 fills with zeros and
     ends every buffer at a page that cannot be touched, 255 fills with 0xFF and starts it at one.
     ``stale`` runs the plan once before on inputs of another seed and leaves its scratch as it is

@@ -5,7 +5,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,18 +37,19 @@ class Bubblewrap:
         return self.pool.lease(role, lambda folder: self._command(role, folder))
 
     def _command(self, role: Role, folder: Path) -> Command:
+        nodes = paths.gpu_nodes(role)
         settings = json.dumps(
             {
                 "landlock": True,
                 "read": ["/"],
-                "write": [INSIDE_SPOOL, INSIDE_TMP, "/dev/null"],
+                "write": [INSIDE_SPOOL, INSIDE_TMP, "/dev/null", *map(str, nodes)],
                 "limits": dict(self.limits),
                 "python_flags": list(paths.PYTHON_FLAGS),
             }
         )
         inside = paths.worker_command(role, INSIDE_SPOOL, settings)
         return Command(
-            arguments=(*wall_arguments(self.program, folder), "--", *inside),
+            arguments=(*wall_arguments(self.program, folder, nodes), "--", *inside),
             environment={},
             working_folder=Path("/"),
         )
@@ -160,8 +161,9 @@ def version(program: Path) -> str:
     return done.stdout.strip().removeprefix("bubblewrap ")
 
 
-def wall_arguments(program: Path, folder: Path) -> list[str]:
-    """bwrap with all of its options; ``folder`` becomes the spool inside."""
+def wall_arguments(program: Path, folder: Path, gpu_nodes: Sequence[Path] = ()) -> list[str]:
+    """bwrap with all of its options; ``folder`` becomes the spool inside. With ``gpu_nodes`` those
+    device files are there too, and what the driver reads of the machine."""
     seen = paths.visible()
     command = [str(program), "--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net"]
     command += ["--unshare-uts", "--unshare-cgroup-try", "--die-with-parent", "--new-session"]
@@ -179,6 +181,11 @@ def wall_arguments(program: Path, folder: Path) -> list[str]:
             command += ["--ro-bind", str(place), str(place)]
     for place in (*seen.python, seen.package):
         command += ["--ro-bind", str(place), str(place)]
-    command += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
+    command += ["--proc", "/proc", "--dev", "/dev"]
+    for node in gpu_nodes:
+        command += ["--dev-bind", str(node), str(node)]
+    for facts in ("/sys/bus", "/sys/devices") if gpu_nodes else ():
+        command += ["--ro-bind-try", facts, facts]
+    command += ["--remount-ro", "/dev"]
     command += ["--bind", str(folder), INSIDE_SPOOL, "--chdir", INSIDE_TMP, "--remount-ro", "/"]
     return command

@@ -8,10 +8,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelsmith.config import gpu_environment
+from kernelsmith.ports import Role
+
 NEEDED = ("torch", "triton", "numpy", "llvmlite", "pydantic_core")
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache")
 # No user site (anybody may write there), no current folder on the path, no byte code written.
 PYTHON_FLAGS = ("-s", "-P", "-B")
+# What the NVIDIA driver opens, and where it reads of the machine. Only for workers that hold
+# machine code, never for one that holds candidate Python.
+GPU_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia[0-9]*", "dxg")
+GPU_FACTS = ("/proc/driver/nvidia", "/proc/devices", "/proc/modules", "/sys/bus", "/sys/devices")
 ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "PATH": "/usr/bin:/bin",
@@ -60,6 +67,13 @@ def visible() -> Visible:
     )
 
 
+def gpu_nodes(role: Role, folder: Path = Path("/dev")) -> list[Path]:
+    """The device files of GPUs that a worker of this role may open: none on a machine without."""
+    if role == "frontend":
+        return []
+    return sorted(path for name in GPU_NODES for path in folder.glob(name))
+
+
 def limits_of(given: Mapping[str, int] | None) -> dict[str, int]:
     """All limits of a job (see ``worker.wall.Limits``), defaults where none are given.
 
@@ -82,13 +96,14 @@ def worker_command(role: str, spool: str, settings_json: str) -> list[str]:
 
 
 def environment(tmp: str, python_path: Iterable[Path]) -> dict[str, str]:
-    """All of a worker's environment; nothing is inherited.
+    """All of a worker's environment; nothing is inherited but which GPUs are meant.
 
     Args:
         tmp: the private folder for temporary files, as seen inside.
         python_path: see :class:`Visible`.
     """
     values = ENVIRONMENT | {"HOME": tmp, "TMPDIR": tmp, "TRITON_CACHE_DIR": f"{tmp}/triton"}
+    values |= gpu_environment()
     path = os.pathsep.join(map(str, python_path))
     return values | ({"PYTHONPATH": path} if path else {})
 

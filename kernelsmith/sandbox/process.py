@@ -52,11 +52,13 @@ class Process:
         # To import a package Python lists the folder around it. Of a checkout that folder stays
         # closed, so the package is found through a folder that holds nothing else.
         (packages / seen.package.name).symlink_to(seen.package)
+        nodes = list(map(str, paths.gpu_nodes(role)))
+        gpu_facts = paths.GPU_FACTS if nodes else ()
         settings = json.dumps(
             {
                 "landlock": self.landlock,
-                "read": [*map(str, seen.all), str(packages), *FACTS, *DEVICES],
-                "write": [str(folder), str(tmp), "/dev/null"],
+                "read": [*map(str, seen.all), str(packages), *FACTS, *DEVICES, *gpu_facts],
+                "write": [str(folder), str(tmp), "/dev/null", *nodes],
                 "limits": dict(self.limits),
                 "python_flags": list(paths.PYTHON_FLAGS),
             }

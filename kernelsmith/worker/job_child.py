@@ -33,6 +33,11 @@ class Order:
     timeout_s: float
     job: Job
 
+    @property
+    def gpu(self) -> bool:
+        """Whether the job runs or times kernels on a GPU."""
+        return isinstance(self.job, RunJob | TimeJob) and self.job.device.startswith("cuda")
+
 
 def read_order(folder: Path) -> Order:
     """Reads ``job.pkl``; only the host writes it, and it is read before the job runs."""
@@ -67,13 +72,13 @@ def _work(
     errors = None if order.kind == "trace" else os.open(ERRORS, NEW_FILE, 0o600)
     if order.kind == "time":
         wall.detach_descriptors((), errors)
-        wall.confine("time", settings, virtual=virtual, timeout_s=order.timeout_s)
+        wall.confine("time", settings, virtual=virtual, timeout_s=order.timeout_s, gpu=order.gpu)
         module = ["-m", "kernelsmith.worker.session", str(folder)]
         os.execv(sys.executable, [sys.executable, *python_flags, *module])
     result = os.open(RESULT, NEW_FILE, 0o600)
     progress = Progress(folder)
     wall.detach_descriptors((result, progress.descriptor), errors)
-    wall.confine(order.kind, settings, virtual=virtual, timeout_s=order.timeout_s)
+    wall.confine(order.kind, settings, virtual=virtual, timeout_s=order.timeout_s, gpu=order.gpu)
     try:
         answer = _run(order.job, folder, progress)
         code = 0

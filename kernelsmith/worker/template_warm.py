@@ -4,6 +4,7 @@ Compiler modules and LLVM are imported and set up on first use (a quarter of a s
 time). It is done before the template forks.
 """
 
+from pathlib import Path
 from typing import Any
 
 from kernelsmith import devices
@@ -11,6 +12,7 @@ from kernelsmith.errors import KernelsmithError, SandboxError
 from kernelsmith.numerics import recipes
 from kernelsmith.worker import launcher
 
+GPU_NODES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
 TTIR = """module {
   tt.func public @warm(%x_ptr: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %n: i32) {
     %cst = arith.constant dense<0.000000e+00> : tensor<16xf32>
@@ -43,4 +45,16 @@ def warm_launcher() -> dict[str, Any]:
         device.load(compiled.info, compiled.code)
     except KernelsmithError as error:
         raise SandboxError(f"the launcher's own kernel: {error.message}") from error
-    return {"device": device.name, "modules": [recipes.__name__, launcher.__name__]}
+    gpu = any(place.exists() for place in GPU_NODES)
+    if gpu:
+        _import_gpu_modules()
+    modules = [recipes.__name__, launcher.__name__]
+    return {"device": device.name, "gpu": gpu, "modules": modules}
+
+
+def _import_gpu_modules() -> None:
+    """Imports what a GPU's jobs need. The driver is not started: it must not be before a fork."""
+    import triton.compiler  # noqa: F401
+
+    from kernelsmith.devices.cuda import device  # noqa: F401
+    from kernelsmith.worker import launcher_gpu  # noqa: F401

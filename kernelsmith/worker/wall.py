@@ -74,16 +74,24 @@ def virtual_bytes() -> int:
         return int(file.read().split()[0]) * resource.getpagesize()
 
 
-def confine(kind: JobKind, settings: Settings, *, virtual: int, timeout_s: float) -> None:
+def confine(
+    kind: JobKind, settings: Settings, *, virtual: int, timeout_s: float, gpu: bool = False
+) -> None:
     """Landlock, limits and filter for the child of a job. Call it last: nothing lifts it.
 
     A rule on /proc/self means the process that makes it, so each child makes its own.
+
+    A job that runs on a GPU has no limit of address space, since the driver reserves more of it
+    than there is memory, and no system-call filter: what the driver needs is not documented and
+    changes with its release. In such a process all code of the CPU is ours; what runs on the GPU
+    can make no system call.
 
     Args:
         kind: what the job may do.
         settings: what it may reach and use.
         virtual: address space of the template, which the child starts with.
         timeout_s: the job's time limit.
+        gpu: whether it runs or times kernels on one.
 
     Raises:
         OSError: the kernel refuses.
@@ -92,7 +100,8 @@ def confine(kind: JobKind, settings: Settings, *, virtual: int, timeout_s: float
     if settings.read is not None:
         wall_landlock.restrict(read=settings.read, write=settings.write)
     cpu_s = int(timeout_s * CPU_SECONDS_PER_SECOND) + CPU_SECONDS_SLACK
-    _limit(resource.RLIMIT_AS, virtual + limits.memory_bytes)
+    if not gpu:
+        _limit(resource.RLIMIT_AS, virtual + limits.memory_bytes)
     file_bytes = limits.trace_file_bytes if kind == "trace" else limits.file_bytes
     _limit(resource.RLIMIT_FSIZE, file_bytes)
     _limit(resource.RLIMIT_NOFILE, limits.files)
@@ -100,7 +109,7 @@ def confine(kind: JobKind, settings: Settings, *, virtual: int, timeout_s: float
     _limit(resource.RLIMIT_CORE, 0)
     libc = ctypes.CDLL(None, use_errno=True)
     _prctl(libc, PR_SET_PDEATHSIG, signal.SIGKILL)
-    if wall_seccomp.supported():
+    if wall_seccomp.supported() and not gpu:
         wall_seccomp.install(kind)
 
 

@@ -10,6 +10,7 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,12 +98,16 @@ class FakeSandbox:
 
 class FakeDevice:
     name = "cpu"
+    target = "cpu"
 
     def describe(self) -> dict[str, Any]:
         return {"device": "cpu", "compiler": "none"}
 
     def object_id(self, ttir: str) -> str:
         return hashlib.sha256(ttir.encode()).hexdigest()[:16]
+
+    def turn(self, *, alone: bool) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 # ------------------------------------------------------------------------------------- front end

@@ -8,7 +8,7 @@ for all, KS_PROOF=fail, KS_SEED_SOURCE.
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,15 @@ class FakeDevice:
     def describe(self) -> dict[str, Any]:
         return {"name": self.name, "cpu": self.facts}
 
+    @property
+    def target(self) -> str:
+        return self.name
+
     def object_id(self, ttir: str) -> str:
         return fakes.sha(ttir)
+
+    def turn(self, *, alone: bool) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 @dataclass(frozen=True)

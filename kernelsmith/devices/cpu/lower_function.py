@@ -239,11 +239,20 @@ def _call(lo: Lowering, op: Op) -> None:
     callee = lo.callees.get(str(op.attrs["callee"]))
     if callee is None:
         raise refuse("tt.call", op.line)
+    if callee.name in lo.calls:
+        raise CompileError(
+            f"{callee.name} calls itself, which is not lowered on the cpu device",
+            op=op.name,
+            line=op.line,
+            hint="a kernel has no stack for recursion: use a loop",
+        )
     names: dict[Value, Value] = dict(zip(callee.args, op.operands, strict=True))
     blocks = tuple(_clone(block, names) for block in callee.blocks)
     index_ops(lo, blocks)
     lo.kept |= plan(lo, blocks)
+    lo.calls.append(callee.name)
     bounds = run_blocks(lo, blocks, run)
+    lo.calls.pop()
     lo.env.update(zip(op.results, bounds, strict=True))
 
 

@@ -53,7 +53,7 @@ class Lowering:
     ``waiting`` for it are written by the first reduction that computes them anyway, through
     ``tee``, and found ``dirty`` as their forms are. ``plain``: one version of a loop, with
     masks, and a buffer for every load and result: slow, and what fast code must agree with.
-    ``reports``: the prints and assertions so far."""
+    ``reports``: the prints and assertions so far; ``calls``: functions that are being inlined."""
 
     em: Emitter
     callees: dict[str, Function]
@@ -69,6 +69,7 @@ class Lowering:
     dirty: set[Value] = field(default_factory=set)
     plain: bool = False
     reports: list[Site] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
 
     def consumed(self, root: Op) -> None:
         """Forgets the loads whose one root has been lowered, and, at the end of a block, what

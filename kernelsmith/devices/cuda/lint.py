@@ -6,7 +6,7 @@ is ``ex2.approx`` on a GPU. :func:`beyond` names what a kernel does that its see
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 _FLOAT = r"(?:f16|f16x2|bf16|bf16x2|f32|f32x2|f64)"
@@ -59,7 +59,8 @@ TELLING = {
     "fma": "rounds products and sums at once",
     "sass_ffma": "its machine code rounds products and sums at once",
     "sass_hfma": "its machine code computes in 16 bits",
-    "sass_local": "uses local memory (spills)",
+    "sass_local": "loads and stores local memory (spills)",
+    "stack_bytes": "uses local memory (spills)",
 }
 
 
@@ -96,13 +97,16 @@ def lint(ptx: str, sass: str = "") -> Lint:
     )
 
 
-def beyond(kernel: Lint, seed: Iterable[Lint]) -> dict[str, str]:
+def beyond(kernel: Mapping[str, int], seed: Iterable[Mapping[str, int]]) -> dict[str, str]:
     """What ``kernel`` does that no kernel of its seed does at all: name of the count -> why it
-    matters. Counts themselves may differ: a candidate unrolls or fuses."""
-    known = {name for one in seed for name, count in one.facts().items() if count}
-    return {
-        name: why for name, why in TELLING.items() if kernel.facts()[name] and name not in known
-    }
+    matters. Counts themselves may differ: a candidate unrolls or fuses.
+
+    Args:
+        kernel: counts as :meth:`Lint.facts` names them, and ``stack_bytes``; 0 may be left out.
+        seed: the same of each of the seed's kernels.
+    """
+    known = {name for one in seed for name, count in one.items() if count}
+    return {name: why for name, why in TELLING.items() if kernel.get(name) and name not in known}
 
 
 def _without_comments(ptx: str) -> str:
