@@ -8,11 +8,13 @@ from tests.conformance import (
     dots,
     effects,
     float_ops,
+    further_ops,
     integer_ops,
     math_functions,
     memory,
     random_numbers,
     reductions,
+    refused,
     scans,
     shape_ops,
     sorting,
@@ -35,6 +37,8 @@ FAMILIES = (
     random_numbers,
     descriptors,
     effects,
+    further_ops,
+    refused,
 )
 
 

@@ -1,21 +1,40 @@
-"""What the device refuses, with the words it refuses with. A case listed here must raise; when
-its op lands the listing fails, and goes."""
+"""What the device refuses, with the words it refuses with, one kernel each. A listed kernel must
+raise; when its op is lowered the listing fails, and goes."""
 
-# Case id (or how ids begin): a part of the message.
-REFUSED: dict[str, str] = {
-    "conversions/to/fp8": "not supported in this architecture",
-    "conversions/to/fp32-fp8": "not supported in this architecture",
-    "conversions/to/fp16-fp8": "not supported in this architecture",
-    "conversions/to/bf16-fp8": "not supported in this architecture",
-    "conversions/bitcast/uint8-fp8e5": "not supported in this architecture",
-    "conversions/bitcast/fp8e4nv": "not supported in this architecture",
-    "math_functions/erf/fp64": "op math.erf on float64",
-    "math_functions/erf_small/fp64": "op math.erf on float64",
-    "math_functions/libdevice": "cannot convert None",
-    "dots/dot_fp8": "not supported in this architecture",
-}
+from typing import Any
+
+from tests.conformance.case import Case
+from tests.conformance.tiles import one, tile, to
+
+_LIBRARY = "from triton.language.extra import libdevice\n"
+# op: (body, preamble, a part of the message)
+ROWS: dict[str, tuple[str, str, str]] = {
+    "dot_scaled": (
+        'h = tl.broadcast_to(a[:, None], (32, 32)).to(tl.bfloat16)\n'
+        'y = tl.sum(tl.dot_scaled(h, None, "bf16", h, None, "bf16"), axis=1)', "",
+        "op tt.dot_scaled at ",
+    ),
+    "inline_asm_elementwise": (
+        'y = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [a], tl.float32, True, 1)', "",
+        "op tt.elementwise_inline_asm at ",
+    ),
+    "libdevice.fast_expf": ("y = libdevice.fast_expf(a)", _LIBRARY, "__nv_fast_expf"),
+    "libdevice.j0": ("y = libdevice.j0(a)", _LIBRARY, "__nv_j0f"),
+    "libdevice.add_rz": ("y = libdevice.add_rz(a, a)", _LIBRARY, "__nv_fadd_rz"),
+}  # fmt: skip
 
 
-def refusal(case_id: str) -> str:
-    """The words, or "" for what must run."""
-    return next((words for start, words in REFUSED.items() if case_id.startswith(start)), "")
+def cases() -> list[Case]:
+    def never(*_: Any) -> Any:
+        raise AssertionError("a refused kernel has no answer")
+
+    return [
+        tile("refused", op, body, never, one("fp32", (32,)), out=to("fp32", 32),
+             preamble=preamble)
+        for op, (body, preamble, _) in ROWS.items()
+    ]  # fmt: skip
+
+
+def refusal(case: Case) -> str:
+    """Words that the refusal must have, or "" for what must run."""
+    return ROWS[case.ops[0]][2] if case.family == "refused" else ""

@@ -48,6 +48,7 @@ def _histogram(dtype: str, size: int, bins: int, masked: bool = False) -> Case:
         "sorting", "histogram", f"tl.histogram(a, {bins}{mask})", oracle,
         one(dtype, (size,), ("below", bins)), out=to("int32", bins),
         name=f"histogram{bins}{'_masked' if masked else ''}",
+        versions=("3.6.0", "3.7.1") if dtype == "int64" else (),
     )  # fmt: skip
 
 
