@@ -26,13 +26,14 @@ def plain(text: str) -> LoadedKernel:
 
 
 def memory_after(kernel: LoadedKernel, shape: tuple[int, int], seed: int) -> list[bytes]:
-    """The buffers' bytes after runs with whole and partial masks, apart and overlapping."""
+    """The buffers' bytes after runs with whole, partial and empty masks, apart and overlapping."""
     m, n = shape
     out = []
     for stride, columns, rows, shift in (
         (n, n, m, 6000),
         (n + 3, max(1, n - 3), m, 6000),
         (n, n // 2, max(1, m - 1), 40),
+        (n, 1, 1, 6000),
         (n + 5, n, m, 3),
     ):
         memory = np.random.default_rng(seed).standard_normal(12000).astype(np.float32)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kernelsmith.devices.cpu.lower_evaluate import evaluate, read_buffer, write_buffer
 from kernelsmith.devices.cpu.lower_forms import Form, llvm
 from kernelsmith.devices.cpu.lower_graph import reads_in_place, reads_memory
-from kernelsmith.devices.cpu.lower_nest import fill, lane_axis, over
+from kernelsmith.devices.cpu.lower_nest import fill, fill_all, lane_axis, over
 from kernelsmith.devices.cpu.lower_state import (
     Buffer,
     Context,
@@ -178,20 +178,20 @@ def commit_buffers(lo: Lowering, items: list[Carried]) -> None:
     computed aside first, so that none sees another's next value."""
     owned = [item.buffer for item in items if item.buffer is not None]
     aside: list[tuple[Carried, Buffer]] = []
-    direct: list[Carried] = []
+    direct: dict[tuple[int, ...], list[tuple[Value, Buffer]]] = {}
     for item in items:
         assert item.buffer is not None
         bound = lo.env[item.new]
         if bound is item.buffer:
             continue
         if reads_in_place(lo, item.new, item.buffer, owned):
-            direct.append(item)
+            direct.setdefault(item.new.ty.shape, []).append((item.new, item.buffer))
         elif isinstance(bound, Buffer) and all(bound is not b for b in owned):
             aside.append((item, bound))
         else:
             aside.append((item, fill(lo, item.new)))
-    for item in direct:
-        fill(lo, item.new, item.buffer)
+    for pairs in direct.values():
+        fill_all(lo, pairs)
     for item, source in aside:
         assert item.buffer is not None
         copy(lo, source, item.buffer)

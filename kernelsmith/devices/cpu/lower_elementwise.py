@@ -52,8 +52,10 @@ def apply(em: Emitter, lanes: int, op: Op, forms: list[Form], result: Ty) -> For
         forms = [clean(s, f, lanes) for f in forms]
     args = [str(f.val) if scalar else as_vector(em, f, lanes) for f in forms]
     value, dirty = _compute(s, op, args, result)
-    full = "" if scalar or result.elem != "i1" else _full(em, lanes, op, forms, level)
-    return Form("U" if scalar else "V", result.elem, value, level, 0, dirty, 1, full)
+    full = empty = ""
+    if result.elem == "i1" and not scalar:
+        full, empty = _extent(em, lanes, op, forms, level)
+    return Form("U" if scalar else "V", result.elem, value, level, 0, dirty, 1, full, empty)
 
 
 def whole(form: Form) -> str:
@@ -61,28 +63,41 @@ def whole(form: Form) -> str:
     return str(form.val) if form.kind == "U" else form.full
 
 
-def _full(em: Emitter, lanes: int, op: Op, forms: list[Form], level: int) -> str:
-    """:func:`whole` of ``i < n`` over consecutive lanes, and of a conjunction of masks.
+def nowhere(em: Emitter, form: Form) -> str:
+    """A scalar i1 that is true only if the mask is false in all lanes, "" if there is none."""
+    if form.kind != "U":
+        return form.empty
+    return em.op(form.level, f"xor i1 {form.val}, true")
+
+
+def _extent(em: Emitter, lanes: int, op: Op, forms: list[Form], level: int) -> tuple[str, str]:
+    """:func:`whole` and :func:`nowhere` of ``i < n`` over consecutive lanes, and of a conjunction
+    of masks.
 
     The bound is checked in 64 bits, where the last lane's index cannot have wrapped around."""
     if op.name == "arith.andi":
         a, b = (whole(f) for f in forms)
-        return em.op(level, f"and i1 {a}, {b}") if a and b else ""
+        c, d = (nowhere(em, f) for f in forms)
+        either = em.op(level, f"or i1 {c}, {d}") if c and d else c or d
+        return em.op(level, f"and i1 {a}, {b}") if a and b else "", either
     predicate = str(op.attrs.get("head", "")).split(",")[0].strip()
     flipped = {"slt": "sgt", "sle": "sge", "sgt": "slt", "sge": "sle"}
     if op.name != "arith.cmpi" or predicate not in flipped:
-        return ""
+        return "", ""
     line, bound = forms
     if line.kind == "U":
         line, bound, predicate = bound, line, flipped[predicate]
     if (line.kind, bound.kind) != ("A", "U") or not isinstance(line.step, int) or line.step <= 0:
-        return ""
+        return "", ""
     if line.elem not in ("i32", "i64"):
-        return ""
+        return "", ""
     start, end = (sign_extend(em, Form("U", f.elem, f.val, f.level), "i64") for f in (line, bound))
-    last = line.step * (lanes - 1) if predicate in ("slt", "sle") else 0
-    at = em.op(line.level, f"add i64 {start.val}, {last}")
-    return em.op(level, f"icmp {predicate} i64 {at}, {end.val}")
+    far = line.step * (lanes - 1)
+    late, early = (far, 0) if predicate in ("slt", "sle") else (0, far)
+    late_at, early_at = (em.op(line.level, f"add i64 {start.val}, {at}") for at in (late, early))
+    full = em.op(level, f"icmp {predicate} i64 {late_at}, {end.val}")
+    some = em.op(level, f"icmp {predicate} i64 {early_at}, {end.val}")
+    return full, em.op(level, f"xor i1 {some}, true")
 
 
 def clean(s: Asm, form: Form, lanes: int) -> Form:

@@ -125,6 +125,8 @@ def _range(lo: Lowering, ctx: Context, op: Op, at: Form) -> Form:
 
 
 def _load(lo: Lowering, ctx: Context, op: Op, index: Index) -> Form:
+    if ctx.dead is not None and ctx.base >= ctx.dead and len(op.operands) > 1:
+        return _masked_off(lo, ctx, op, index)
     forms = [evaluate(lo, ctx, operand, index) for operand in op.operands]
     pointer = forms[0]
     level = max(ctx.base, *(f.level for f in forms))
@@ -134,6 +136,14 @@ def _load(lo: Lowering, ctx: Context, op: Op, index: Index) -> Form:
     other = forms[2] if len(forms) > 2 else None
     elem = op.results[0].ty.elem
     return lower_memory.load(lo.em, ctx.lanes, pointer, mask, other, elem, level)
+
+
+def _masked_off(lo: Lowering, ctx: Context, op: Op, index: Index) -> Form:
+    """A load with no lane on: most often one constant, whose formulas leave the loop."""
+    elem = op.results[0].ty.elem
+    if len(op.operands) > 2:
+        return evaluate(lo, ctx, op.operands[2], index)
+    return Form("U", elem, lower_memory.zero(elem), 0)
 
 
 def moved(

@@ -23,7 +23,8 @@ class Form:
     """``kind`` "U", "A" or "V"; ``elem`` a TTIR element type; ``val`` an LLVM operand or a
     Python integer; ``level`` the stream it was emitted at. ``dirty``: a NaN in it may carry any
     payload. ``align``: ``val`` is known to be a multiple of it (indices). ``full``: for a mask, a
-    scalar i1 that is true only if all its lanes are ("" if there is none that is cheap)."""
+    scalar i1 that is true only if all its lanes are ("" if there is none that is cheap);
+    ``empty``: one that is true only if none is."""
 
     kind: str
     elem: str
@@ -33,6 +34,7 @@ class Form:
     dirty: bool = False
     align: int = 1
     full: str = ""
+    empty: str = ""
 
     @property
     def key(self) -> tuple[str, str | int, str | int]:

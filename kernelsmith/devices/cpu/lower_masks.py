@@ -6,7 +6,7 @@ are all true follows from the scalar bounds, and the masks themselves are not ev
 
 from collections.abc import Callable
 
-from kernelsmith.devices.cpu.lower_elementwise import whole
+from kernelsmith.devices.cpu.lower_elementwise import nowhere, whole
 from kernelsmith.devices.cpu.lower_evaluate import evaluate, moved
 from kernelsmith.devices.cpu.lower_forms import Form, as_vector, vec
 from kernelsmith.devices.cpu.lower_state import Buffer, Context, Index, Lazy, Lowering, Shifted
@@ -64,23 +64,34 @@ class Masks:
             self.forms.append(evaluate(self._lo, self._ctx, op.operands[first], index))
 
 
-def versioned(lo: Lowering, ctx: Context, masks: Masks, body: Body) -> list[Form]:
-    """``body`` once for all masks true and once for any masks; results meet in phis.
+def versioned(
+    lo: Lowering, ctx: Context, masks: Masks, body: Body, *, dead: bool = False
+) -> list[Form]:
+    """``body`` once for all masks true and once for any masks; results meet in phis. ``dead``:
+    also once for all masks false, as in what a block has beyond the end of a row.
 
     Without masks, or if their truth is not a cheap scalar, ``body`` runs as it is."""
     fulls = [whole(f) for f in masks.forms if not (f.is_const and f.val)]
     if lo.plain or not masks.known or not fulls or not all(fulls):
         return body(ctx)
     em, level = lo.em, lo.em.depth
-    cond = _all(lo, masks.forms)
+    cond = _all(lo, [(whole(f), f.level) for f in masks.forms if not (f.is_const and f.val)])
     name = em.fresh("mask")
-    em.do(level, f"br i1 {cond}, label %{name}.all, label %{name}.some")
+    none = _none(lo, masks.forms) if dead else ""
+    rest = f"{name}.rest" if none else f"{name}.some"
+    em.do(level, f"br i1 {cond}, label %{name}.all, label %{rest}")
+    versions: list[tuple[str, int | None, int | None]] = [("all", level, None)]
+    if none:
+        em.block(level, rest)
+        em.do(level, f"br i1 {none}, label %{name}.none, label %{name}.some")
+        versions.append(("none", None, level))
     sides = []
-    for side, unmasked in (("all", level), ("some", None)):
+    for side, unmasked, off in (*versions, ("some", None, None)):
         em.block(level, f"{name}.{side}")
-        inner = ctx.fork(unmasked)
+        inner = ctx.fork(unmasked, off)
         forms = body(inner)
-        _share(lo, inner, ctx, level)
+        if off is None:
+            _share(lo, inner, ctx, level)
         texts = [_text(lo, f, ctx.lanes, level) for f in forms]
         sides.append((em.label(level), texts, forms))
         em.do(level, f"br label %{name}.end")
@@ -102,17 +113,25 @@ def _share(lo: Lowering, side: Context, ctx: Context, level: int) -> None:
             ctx.memo.setdefault(key, form)
 
 
-def _all(lo: Lowering, forms: list[Form]) -> str:
-    """Conjunction of the forms' truth, those of outer loops first, where they belong."""
+def _none(lo: Lowering, forms: list[Form]) -> str:
+    """Whether all masks are false in all lanes, "" if that is not cheap or cannot be."""
+    if any(f.is_const for f in forms):
+        return ""
+    found = [(nowhere(lo.em, f), f.level) for f in forms]
+    return _all(lo, found) if all(text for text, _ in found) else ""
+
+
+def _all(lo: Lowering, truths: list[tuple[str, int]]) -> str:
+    """Conjunction of scalars, given with their levels: those of outer loops first, where they
+    belong."""
     cond, at = "", 0
-    for form in sorted(forms, key=lambda f: f.level):
-        if form.is_const and form.val:
+    seen: set[str] = set()
+    for text, level in sorted(truths, key=lambda truth: truth[1]):
+        if text in seen:
             continue
-        if not cond:
-            cond, at = whole(form), form.level
-        elif whole(form) != cond:
-            at = max(at, form.level)
-            cond = lo.em.op(at, f"and i1 {cond}, {whole(form)}")
+        seen.add(text)
+        at = max(at, level)
+        cond = lo.em.op(at, f"and i1 {cond}, {text}") if cond else text
     return cond
 
 

@@ -13,7 +13,14 @@ from kernelsmith.devices.cpu import lower_float as fl
 from kernelsmith.devices.cpu.codegen_asm import Asm
 from kernelsmith.devices.cpu.lower_circular import cosine, sine
 from kernelsmith.devices.cpu.lower_erf import erf
-from kernelsmith.devices.cpu.lower_polynomial import clamped, horner, nearest, scale, split
+from kernelsmith.devices.cpu.lower_polynomial import (
+    clamped,
+    horner,
+    nearest,
+    scale,
+    scaled_once,
+    split,
+)
 from kernelsmith.devices.cpu.lower_power import power
 from kernelsmith.devices.cpu.ttir import Op
 from kernelsmith.devices.cpu.ttir_ops import refuse
@@ -62,16 +69,25 @@ def _exp_float(s: Asm, x: str, base2: bool) -> str:
     t = "float"
     x = clamped(s, t, x, -151.0 if base2 else -104.5, 129.0 if base2 else 89.0)
     scaled = x if base2 else s.bin("fmul", t, x, s.const(t, 1.44269504088896341))
+    if s.em.features.wide and s.lanes >= 4:
+        whole = s.call("roundeven", t, scaled)
+        return scaled_once(s, _exp_of_rest(s, x, whole, base2), whole)
     whole, n = nearest(s, t, scaled)
+    return scale(s, t, _exp_of_rest(s, x, whole, base2), n)
+
+
+def _exp_of_rest(s: Asm, x: str, whole: str, base2: bool) -> str:
+    """The power of ``x`` less ``whole`` units: within [0.7, 1.42]."""
+    t = "float"
     if base2:
         r = s.bin("fsub", t, x, whole)
         p = horner(s, t, r, _EXP2, True)
-        return scale(s, t, fl.fma(s, t, p, r, s.const(t, 1.0)), n)
+        return fl.fma(s, t, p, r, s.const(t, 1.0))
     r = fl.fma(s, t, whole, s.const(t, -0.693359375), x)
     r = fl.fma(s, t, whole, s.const(t, 2.12194440e-4), r)
     p = horner(s, t, r, _EXP, True)
     p = fl.fma(s, t, p, s.bin("fmul", t, r, r), r)
-    return scale(s, t, s.bin("fadd", t, p, s.const(t, 1.0)), n)
+    return s.bin("fadd", t, p, s.const(t, 1.0))
 
 
 def _exp_double(s: Asm, x: str, base2: bool) -> str:

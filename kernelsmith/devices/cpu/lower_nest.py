@@ -1,6 +1,6 @@
 """Loop nests over a tensor's index space, and the values that are put into buffers by them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from kernelsmith.devices.cpu.codegen_text import LANES
@@ -69,20 +69,31 @@ def materialise(lo: Lowering, value: Value, into: Buffer | None = None) -> Buffe
 def fill(lo: Lowering, value: Value, into: Buffer | None = None) -> Buffer:
     """Evaluates a tensor into a buffer without binding the value to it."""
     target = into or lo.new_buffer(value.ty, False)
-    dirty = [False]
+    (dirty,) = fill_all(lo, [(value, target)])
+    return Buffer(target.base, target.ty, dirty)
+
+
+def fill_all(lo: Lowering, pairs: Sequence[tuple[Value, Buffer]]) -> list[bool]:
+    """Evaluates tensors of one shape into a buffer each, in one loop, so that what they share is
+    computed once. A vector of all of them is evaluated before any of it is written. Returns which
+    hold NaNs of any payload."""
+    dirty = [False] * len(pairs)
+    shape = pairs[0][0].ty.shape
 
     def body(ctx: Context, index: tuple[Form, ...]) -> None:
         masks = Masks(lo, ctx)
         if ctx.lanes > 1:
-            masks.visit(value, index)
+            for value, _ in pairs:
+                masks.visit(value, index)
 
         def put(ctx: Context) -> list[Form]:
-            form = evaluate(lo, ctx, value, index)
-            dirty[0] = dirty[0] or form.dirty
-            write_buffer(lo, ctx, target, index, form)
+            forms = [evaluate(lo, ctx, value, index) for value, _ in pairs]
+            for i, (form, (_, target)) in enumerate(zip(forms, pairs, strict=True)):
+                dirty[i] = dirty[i] or form.dirty
+                write_buffer(lo, ctx, target, index, form)
             return []
 
-        versioned(lo, ctx, masks, put)
+        versioned(lo, ctx, masks, put, dead=True)
 
-    over(lo, value.ty.shape, lane_axis(value.ty.shape), body)
-    return Buffer(target.base, target.ty, dirty[0])
+    over(lo, shape, lane_axis(shape), body)
+    return dirty

@@ -4,6 +4,7 @@ import math
 
 from kernelsmith.devices.cpu import lower_float as fl
 from kernelsmith.devices.cpu.codegen_asm import Asm
+from kernelsmith.devices.cpu.codegen_text import LANES
 
 
 def horner(s: Asm, t: str, x: str, coefficients: tuple[float, ...], fused: bool) -> str:
@@ -41,6 +42,32 @@ def nearest(s: Asm, t: str, x: str) -> tuple[str, str]:
     bits = s.cast("bitcast", t, shifted, i)
     magic_bits = fl.bits_of("f32" if t == "float" else "f64", magic)
     return whole, s.bin("sub", i, bits, s.const(i, magic_bits))
+
+
+def scaled_once(s: Asm, value: str, n: str) -> str:
+    """float32 value * 2^n for a whole ``n`` that is a float, by AVX-512's instruction for it: one
+    rounding, the bits of :func:`scale`. Vectors of 4 to 32 lanes."""
+    many = s.ty("float")
+    if s.lanes > LANES:
+        half = Asm(s.em, s.level, LANES)
+        parts = []
+        for first in (0, LANES):
+            pick = ", ".join(f"i32 {first + i}" for i in range(LANES))
+            sides = [
+                s.op(f"shufflevector {many} {v}, {many} poison, <{LANES} x i32> <{pick}>")
+                for v in (value, n)
+            ]
+            parts.append(scaled_once(half, *sides))
+        pick = ", ".join(f"i32 {i}" for i in range(s.lanes))
+        t = half.ty("float")
+        return s.op(f"shufflevector {t} {parts[0]}, {t} {parts[1]}, <{s.lanes} x i32> <{pick}>")
+    mask = f"i{max(8, s.lanes)}"
+    # Only the widest form takes a rounding mode: 4 is the current one.
+    kind, mode = (", i32", ", i32 4") if s.lanes == LANES else ("", "")
+    name = f"llvm.x86.avx512.mask.scalef.ps.{32 * s.lanes}"
+    s.em.declare(name, f"{many} @{name}({many}, {many}, {many}, {mask}{kind})")
+    none = f"{many} zeroinitializer, {mask} -1{mode}"
+    return s.op(f"call {many} @{name}({many} {value}, {many} {n}, {none})")
 
 
 def split(s: Asm, t: str, x: str) -> tuple[str, str]:

@@ -53,7 +53,8 @@ class Fold:
         def get(ctx: Context) -> Forms:
             return [evaluate(lo, ctx, o, place) for o in op.operands]
 
-        return [vector_form(lo.em, f, ctx.lanes) for f in versioned(lo, ctx, masks, get)]
+        forms = versioned(lo, ctx, masks, get, dead=True)
+        return [vector_form(lo.em, f, ctx.lanes) for f in forms]
 
     def buffers(self) -> list[Buffer]:
         """A buffer for each result."""

@@ -99,13 +99,15 @@ def _store(lo: Lowering, op: Op) -> None:
             masks.add(op, index)
 
         def put(ctx: Context) -> list[Form]:
+            if ctx.dead is not None and len(op.operands) > 2:
+                return []
             pointer, value, *rest = (evaluate(lo, ctx, v, index) for v in op.operands)
             value = _clean(lo, ctx, value)
             mask = rest[0] if rest and ctx.unmasked is None else None
             lower_memory.store(lo.em, ctx.lanes, pointer, value, mask, lo.em.depth)
             return []
 
-        versioned(lo, ctx, masks, put)
+        versioned(lo, ctx, masks, put, dead=True)
 
     over(lo, shape, lane_axis(shape), body)
 

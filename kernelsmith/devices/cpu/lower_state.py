@@ -97,8 +97,9 @@ class Context:
     """One evaluation: vector width, the level of its program point, and what was computed.
 
     ``natural``: the index at which values that wait for a buffer are written to it.
-    ``unmasked``: level of the branch behind which every mask met here is true in all lanes.
-    What is placed at an outer level runs ahead of that branch, where masks may be false."""
+    ``unmasked``, ``dead``: level of the branch behind which every mask met here is true in all
+    lanes, or false in all. What is placed at an outer level runs ahead of that branch, where masks
+    may be anything."""
 
     lanes: int
     base: int
@@ -107,8 +108,9 @@ class Context:
     pairs: dict[tuple[object, ...], tuple[Form, Form]] = field(default_factory=dict)
     children: dict[int, "Context"] = field(default_factory=dict)
     unmasked: int | None = None
+    dead: int | None = None
 
-    def fork(self, unmasked: int | None) -> "Context":
+    def fork(self, unmasked: int | None, dead: int | None = None) -> "Context":
         """A context for one side of a branch: knows what this one knows, shares nothing new."""
         return Context(
             self.lanes,
@@ -118,6 +120,7 @@ class Context:
             dict(self.pairs),
             {},
             unmasked,
+            dead,
         )
 
     def child(self, lanes: int) -> "Context":
