@@ -1,7 +1,8 @@
 """Bodies of several blocks: what an early ``return`` makes of a kernel, of a function that is
 called, or of the region of an op.
 
-Triton makes forward branches only. What a branch passes meets in phis (scalars) or in a buffer that
+Triton makes no loop of branches. Blocks are lowered after all that lead to them, which the printer
+need not put before them. What a branch passes meets in phis (scalars) or in a buffer that
 each side fills (tensors), and so does what several ``return`` give.
 """
 
@@ -38,7 +39,7 @@ def run_blocks(lo: Lowering, blocks: tuple[Block, ...], run: Run) -> list[Bound]
     Returns what its ``return`` ops give, in order.
 
     Raises:
-        CompileError: a branch backwards, which Triton does not make.
+        CompileError: branches that make a loop.
     """
     if len(blocks) == 1:
         run(lo, blocks[0].ops[:-1])
@@ -49,21 +50,53 @@ def run_blocks(lo: Lowering, blocks: tuple[Block, ...], run: Run) -> list[Bound]
     met = tuple(Value(v.name, v.ty) for v in returns[0].operands) if len(returns) > 1 else ()
     end = _place(lo, em.fresh("end"), met)
     places = {b.label: _place(lo, em.fresh("bb"), b.args) for b in blocks[1:]}
-    for block in blocks:
+    for block in ordered(blocks):
         if block is not blocks[0]:
-            place = places[block.label]
-            if not place.sources:
-                continue  # nothing leads here
-            _arrive(lo, place)
+            _arrive(lo, places[block.label])
         run(lo, block.ops[:-1])
         settle(lo, block.ops[-1], everything=True)
         _leave(lo, block.ops[-1], places, end)
-        places.pop(block.label, None)
     if met:
         _arrive(lo, end)
         return [lo.env[value] for value in met]
     em.block(level, end.label)
     return [lo.env[value] for value in returns[0].operands]
+
+
+def ordered(blocks: tuple[Block, ...]) -> list[Block]:
+    """The blocks that the first one leads to, each behind all that lead to it.
+
+    Raises:
+        CompileError: branches that make a loop.
+    """
+    ways = {b.label: [at for at, _ in _TARGET.findall(_branch(b))] for b in blocks}
+    reached, todo = set[str](), [blocks[0].label]
+    while todo:
+        label = todo.pop()
+        if label not in reached:
+            reached.add(label)
+            todo += ways[label]
+    left = [b for b in blocks if b.label in reached]
+    out: list[Block] = []
+    while left:
+        blocked = {at for b in left for at in ways[b.label]}
+        ready = next((b for b in left if b.label not in blocked), None)
+        if ready is None:
+            last = left[0].ops[-1]
+            raise CompileError(
+                "a loop of branches is not lowered",
+                op=last.name,
+                line=last.line,
+                hint="write the loop with for or while",
+            )
+        left.remove(ready)
+        out.append(ready)
+    return out
+
+
+def _branch(block: Block) -> str:
+    last = block.ops[-1]
+    return str(last.attrs["head"]) if last.name.startswith("cf.") else ""
 
 
 def _place(lo: Lowering, label: str, receives: tuple[Value, ...]) -> _Place:
@@ -109,8 +142,6 @@ def _leave(lo: Lowering, op: Op, places: dict[str, _Place], end: _Place) -> None
     condition = given.pop(0) if op.name == "cf.cond_br" else None
     targets: list[tuple[_Place, list[Value]]] = []
     for label, passed in _TARGET.findall(str(op.attrs["head"])):
-        if label not in places:
-            raise CompileError("a branch backwards is not lowered", op=op.name, line=op.line)
         count = passed.count("%")
         targets.append((places[label], given[:count]))
         given = given[count:]
