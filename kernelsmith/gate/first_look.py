@@ -26,9 +26,8 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> tuple[str, Ou
     found = bench.compile(subject, cases)
     if found.status is not None:
         return "compile", found
-    endless = observed.before_running(bench, reference, subject, cases)
-    if endless is not None:
-        case, found = endless
+    case, found = observed.before_running(bench, reference, subject, cases)
+    if case is not None:
         return f"parity.{bench.task.call(case.call).path}", found
     for path in ("train", "infer"):
         own = [case for case in cases if bench.task.call(case.call).path == path]

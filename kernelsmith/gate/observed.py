@@ -38,9 +38,6 @@ def all_of(bench: Bench, reference: Reference, subject: Subject) -> list[Observe
     """Observes the subject once, on the cases of :func:`chosen`; later calls give the same.
 
     Cases that make the same launches of the same kernels as one that was clean are not repeated.
-
-    Raises:
-        EvidenceError: nothing was found, and yet the observing build computes other bits.
     """
     if not bench.observes:
         return []
@@ -52,8 +49,19 @@ def all_of(bench: Bench, reference: Reference, subject: Subject) -> list[Observe
     asks = [Ask(key=case.id, case=case, inputs=reference.inputs(case)) for case in cases]
     seconds = sum(reference.seconds.get(case.id, 0.0) for case in cases)
     found = observe(bench, subject, asks, seconds_expected=seconds) if asks else []
-    if isinstance(found, Outcome):
-        return found
+    if not isinstance(found, Outcome):
+        subject.observed = found
+    return found
+
+
+def require_bits(
+    bench: Bench, reference: Reference, subject: Subject, found: Iterable[Observed]
+) -> None:
+    """Of a subject that has the seed's bits: so have its observed runs, where nothing was found.
+
+    Raises:
+        EvidenceError: the observing build computes other bits.
+    """
     for one in found:
         if one.findings:
             continue
@@ -64,8 +72,6 @@ def all_of(bench: Bench, reference: Reference, subject: Subject) -> list[Observe
                 hint="this is a fault of the device: please report it with the kernel",
             )
         bench.clean.add(_launched(subject, one.case))
-    subject.observed = found
-    return found
 
 
 def judged(task: Task, found: Iterable[Observed], kinds: Sequence[FindingKind]) -> Outcome:
@@ -108,26 +114,29 @@ def _named(task: Task, case: Case, finding: Finding) -> Finding:
 
 
 def before_running(
-    bench: Bench, reference: Reference, subject: Subject, cases: Sequence[Case]
-) -> tuple[Case, Outcome] | None:
-    """Observes those cases whose kernels hold a ``while`` loop; the first in which one never ends.
-
-    A run would only find that out by its time limit.
-    """
-    if not bench.observes:
-        return None
-    looping = [case for case in cases if any("scf.while" in text for text in _texts(subject, case))]
-    if not looping:
-        return None
-    asks = [Ask(key=case.id, case=case, inputs=reference.inputs(case)) for case in looping]
-    found = observe(bench, subject, asks, patience_s=PATIENCE_S)
+    bench: Bench, reference: Reference, subject: Subject, cases: Sequence[Case] | None = None
+) -> tuple[Case | None, Outcome]:
+    """Observes kernels that hold a ``while`` loop, in these cases or in those of :func:`chosen`;
+    the first case in which one never ends, which a run would only find out by its time limit."""
+    looping = [
+        case
+        for case in cases or bench.task.cases
+        if any("scf.while" in text for text in _texts(subject, case))
+    ]
+    if not looping or not bench.observes:
+        return None, Outcome()
+    if cases is None:
+        found = all_of(bench, reference, subject)
+    else:
+        asks = [Ask(key=case.id, case=case, inputs=reference.inputs(case)) for case in looping]
+        found = observe(bench, subject, asks, patience_s=PATIENCE_S)
     if isinstance(found, Outcome):
-        return None
+        return None, Outcome()
     for one in found:
         outcome = judged(bench.task, [one], ("spin", "endless"))
         if outcome.status is not None:
             return one.case, outcome
-    return None
+    return None, Outcome()
 
 
 def explain(

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from kernelsmith import cases as forms
 from kernelsmith.errors import TaskError
-from kernelsmith.gate import plans
+from kernelsmith.gate import observed, plans
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.reference import Reference, compare
 from kernelsmith.gate.subject import Ask, Outcome, Subject
@@ -24,6 +24,9 @@ def check(bench: Bench, reference: Reference, subject: Subject, path: PathName) 
     if not cases:
         raise TaskError(f"task {task.name} has no case on the {path} path")
     reference.compute(cases)
+    endless, found = observed.before_running(bench, reference, subject)
+    if endless is not None:
+        return found
     cases.sort(key=lambda case: (forms.cost(task, case), case.id))
     for part in growing(cases):
         found = compare_cases(bench, reference, subject, part)
