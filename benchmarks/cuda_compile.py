@@ -1,0 +1,157 @@
+"""Seeds and winners compiled for GPUs, on a machine without one: what each kernel uses and does.
+
+    python benchmarks/cuda_compile.py [PYTHON ...] [--only NAME] [--archs 80,90,100]
+
+Each PYTHON has its own Triton beside kernelsmith; the running one is always included. Every plan
+class of every timed case is compiled, for aligned and unaligned pointers; registers, stack, shared
+memory and occupancy are read from the binary, PTX and machine code are counted, and what a winner
+does that none of its seed's kernels does is named. Writes ``benchmarks/results/cuda_compile.json``;
+exits 1 if a kernel does not compile. Nothing is run: the figures say nothing of bits or speed.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+RESULT = ROOT / "benchmarks" / "results" / "cuda_compile.json"
+TASKS = ("rms_norm", "linear", "swiglu", "logprob")
+
+
+def sources(name: str) -> dict[str, str]:
+    """The seed of a task and the winners there are, by what they are called."""
+    from kernelsmith import catalog
+    from kernelsmith.errors import KernelsmithError
+    from kernelsmith.rehearsal import variants
+
+    found = {"seed": catalog.load_task(name, "cuda").seed_source}
+    # Not every task has one.
+    with contextlib.suppress(KernelsmithError, LookupError, OSError):
+        found["played winner"] = variants.winner(name)
+    for path in sorted((ROOT / "benchmarks" / "hand").glob(f"{name}*.py")):
+        found[f"hand/{path.name}"] = path.read_text()
+    return found
+
+
+def kernels_of(name: str, source: str, arch: int) -> list[Any]:
+    """The plan classes of a source's timed cases.
+
+    Raises:
+        SystemExit: it does not trace.
+    """
+    from kernelsmith import cases, catalog
+    from kernelsmith.model import TraceJob
+    from kernelsmith.worker import frontend
+
+    task = catalog.load_task(name, "cuda")
+    calls = [cases.trace_call(task, case) for case in task.cases if case.weight > 0]
+    job = TraceJob(source=source, entries=task.entries, calls=tuple(calls), device=f"cuda:{arch}")
+    with tempfile.TemporaryDirectory() as folder:
+        found = frontend.run(job, Path(folder))
+    if found.failure is not None:
+        raise SystemExit(f"{name}: {found.failure.status}: {found.failure.message}")
+    return sorted(found.classes.values(), key=lambda one: (one.kernel, one.specialisation))
+
+
+def compiled(plan_class: Any, arch: int) -> dict[str, Any]:
+    """What one class compiles to."""
+    from kernelsmith.devices.cuda import device, lint, tools
+
+    began_s = time.monotonic()
+    code = device.CudaDevice().cross_compile(plan_class.ttir, arch=arch)
+    seconds = time.monotonic() - began_s
+    info = device.object_info(code)
+    counted = lint.lint(code.ptx, tools.sass(code.cubin)).facts()
+    names = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "num_warps", "num_ctas")
+    return {
+        "kernel": plan_class.kernel,
+        "class": plan_class.id,
+        "aligned": "*"
+        not in "".join(
+            word for word in plan_class.specialisation.split() if not word.endswith("/16")
+        ),
+        "compile_s": round(seconds, 2),
+        **{key: info.stats[key] for key in names},
+        "occupancy": info.stats["occupancy"],
+        "counts": {key: count for key, count in counted.items() if count},
+    }
+
+
+def run_here(only: str, archs: list[int]) -> dict[str, Any]:
+    """Every source for every architecture, in this interpreter."""
+    import triton
+
+    from kernelsmith.devices.cuda import lint, tools
+
+    entries: list[dict[str, Any]] = []
+    for name in [only] if only else TASKS:
+        for arch in archs:
+            seed: list[dict[str, int]] = []
+            for label, source in sources(name).items():
+                rows = [compiled(one, arch) for one in kernels_of(name, source, arch)]
+                counts = [{**row["counts"], "stack_bytes": row["stack_bytes"]} for row in rows]
+                seed = seed or counts
+                beyond = {
+                    row["kernel"]: told
+                    for row, count in zip(rows, counts, strict=True)
+                    if (told := lint.beyond(count, seed))
+                }
+                entry = {"task": name, "source": label, "arch": f"sm_{arch}"}
+                entries.append({**entry, "kernels": rows, "beyond_seed": beyond})
+                print(f"  {name}, {label}, sm_{arch}: {len(rows)} compiled", file=sys.stderr)
+    ptxas = {f"sm_{arch}": tools.ptxas_release(arch) for arch in archs}
+    return {"triton": triton.__version__, "ptxas": ptxas, "sources": entries}
+
+
+def run_in(python: str, arguments: list[str]) -> dict[str, Any]:
+    """The same in another interpreter."""
+    done = subprocess.run(
+        [python, __file__, "--here", *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"{python} failed with {done.returncode}")
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
+
+
+def main(given: list[str]) -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("pythons", nargs="*")
+    parser.add_argument("--only", default="", choices=["", *TASKS])
+    parser.add_argument("--archs", default="80,90,100")
+    parser.add_argument("--here", action="store_true")
+    options = parser.parse_args(given)
+    archs = [int(arch) for arch in options.archs.split(",")]
+    if options.here:
+        print(json.dumps(run_here(options.only, archs)))
+        return 0
+    passed = ["--archs", options.archs, *(["--only", options.only] if options.only else [])]
+    reports = [run_in(one, passed) for one in dict.fromkeys((sys.executable, *options.pythons))]
+    total = sum(len(entry["kernels"]) for report in reports for entry in report["sources"])
+    document = {
+        "schema": "kernelsmith/cuda-compile/1",
+        "note": "compiled only: no GPU was there, nothing was run",
+        "kernels": total,
+        "versions": reports,
+    }
+    if not options.only:
+        RESULT.write_text(json.dumps(document, indent=1) + "\n")
+    versions = ", ".join(report["triton"] for report in reports)
+    print(f"Triton {versions}: {total} kernels compile for {options.archs}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
