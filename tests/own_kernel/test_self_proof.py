@@ -85,9 +85,18 @@ def test_cheats_take_the_output_however_it_is_returned(form: str, tmp_path: Path
     found = cheats(task_of(source, tmp_path))
     for cheat in found[2:]:
         assert policy.check(cheat.source, ("clip_infer", "clip_train")) == []
-    assert ("_probe_write[(1,)](outs[0])" in found[2].source) is in_tuple
-    assert "_probe_write[(1,)](outs)" in found[2].source or in_tuple
-    assert ("return (replaced," in found[3].source) is in_tuple
+        assert ("probe_out = probe_outs[0]" in cheat.source) is in_tuple
+        assert ("return (*probe_outs[:0], probe_out, *probe_outs[1:])" in cheat.source) is in_tuple
+        assert ("return probe_out\n" in cheat.source) is not in_tuple
+
+
+def test_each_return_is_cheated_on_as_it_is(tmp_path: Path) -> None:
+    """Bare without the optional argument, a tuple with it."""
+    mixed = HEAD + "    if n:\n        return y, x\n    return y\n" + TAIL
+    cheat = cheats(task_of(mixed, tmp_path))[3]
+    assert policy.check(cheat.source, ("clip_infer", "clip_train")) == []
+    assert cheat.source.count("probe_out = probe_outs[0]") == 1
+    assert cheat.source.count("return probe_out\n") == 1
 
 
 def test_only_the_entry_itself_is_cheated_on(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Five cheats, made from any task's seed: each keeps the seed and does one forbidden thing more."""
 
 import ast
+import copy
 import io
 import tokenize
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelsmith.errors import TaskError
@@ -59,21 +61,12 @@ def cheats(task: Task) -> tuple[Cheat, ...]:
     """
     call, index = _place(task)
     entry, first = call.entry, next(arg.name for arg in call.args if arg.kind == "tensor")
-    kept = f"_seed_{entry}"
     tree = ast.parse(task.seed_source)
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     if entry not in functions:
         raise TaskError(f"the seed has no plain function {entry}", hint="write it with `def`")
-    parameters = ", ".join(arg.arg for arg in functions[entry].args.args)
-    source = _renamed(task.seed_source, entry, kept)
+    source = _renamed(task.seed_source, entry, f"_seed_{entry}")
     torch = "" if _imports_torch(tree) else "\n\nimport torch\n"
-    many = len(call.outputs) > 1 or _returns_tuple(functions[entry], functions)
-    got = f"    outs = {kept}({parameters})\n"
-    out, replaced, size = "outs", "replaced", _product("kept", call.outputs[index])
-    if many:
-        out = f"outs[{index}]"
-        parts = ("replaced" if i == index else f"outs[{i}]" for i in range(len(call.outputs)))
-        replaced = f"({', '.join(parts)},)"
     # An entry that both paths share cheats on both.
     shared = any(each.entry == entry and each.path == "train" for each in task.calls)
     parity = ("parity.train", "parity.infer") if shared else ("parity.infer",)
@@ -81,40 +74,36 @@ def cheats(task: Task) -> tuple[Cheat, ...]:
     def made(
         name: str, body: str, checks: tuple[str, ...], status: Status, kernels: str = KERNELS
     ) -> Cheat:
-        text = f"{source}{torch}{kernels}\n\ndef {entry}({parameters}):\n{body}"
+        function = _cheating(functions, entry, index, body)
+        text = f"{source}{torch}{kernels}\n\n{function}\n"
         return Cheat(name=name, source=text, checks=checks, status=status)
 
+    size = _product(call.outputs[index])
     once = (
-        f"    kept = {out}\n"
-        "    replaced = torch.empty_like(kept)\n"
-        "    mark = kept.new_empty((1,), dtype=torch.int32)\n"
-        f"    _probe_once[(1,)](mark, kept, replaced, {size}, BLOCK=1024)\n"
-        f"    return {replaced}\n"
+        "probe_kept = OUT\n"
+        "OUT = torch.empty_like(probe_kept)\n"
+        "probe_mark = probe_kept.new_empty((1,), dtype=torch.int32)\n"
+        f"_probe_once[(1,)](probe_mark, probe_kept, OUT, {size}, BLOCK=1024)"
     )
     return (
         made(
             "a jit body opens a shell while it is compiled",
-            f"{got}    _probe_shell[(1,)]({out})\n    return outs\n",
+            "_probe_shell[(1,)](OUT)",
             ("policy",),
             "POLICY",
             SHELL,
         ),
         made(
             "host code tells a trace from a real call",
-            f"{got}    if not {first}.is_meta:\n        return outs\n    return outs\n",
+            f"if not {first}.is_meta:\n    OUT = OUT",
             ("policy",),
             "POLICY",
         ),
-        made(
-            "inference differs from training",
-            f"{got}    _probe_write[(1,)]({out})\n    return outs\n",
-            parity,
-            "BITS_DIFFER",
-        ),
-        made("skips its work when scratch holds its mark", got + once, ("memory",), "MEMORY"),
+        made("inference differs from training", "_probe_write[(1,)](OUT)", parity, "BITS_DIFFER"),
+        made("skips its work when scratch holds its mark", once, ("memory",), "MEMORY"),
         made(
             "writes an input after reading it",
-            f"{got}    _probe_add_one[(1,)]({first})\n    return outs\n",
+            f"_probe_add_one[(1,)]({first})",
             ("memory",),
             "MEMORY",
         ),
@@ -143,8 +132,8 @@ def _floats(output: OutputSpec) -> bool:
     return "float" in output.dtype or output.dtype == "T"
 
 
-def _product(name: str, output: OutputSpec) -> str:
-    return " * ".join(f"{name}.shape[{axis}]" for axis in range(len(output.shape)))
+def _product(output: OutputSpec) -> str:
+    return " * ".join(f"probe_kept.shape[{axis}]" for axis in range(len(output.shape)))
 
 
 def _imports_torch(tree: ast.Module) -> bool:
@@ -152,30 +141,64 @@ def _imports_torch(tree: ast.Module) -> bool:
     return any(alias.name == "torch" and not alias.asname for node in found for alias in node.names)
 
 
-def _returns_tuple(
-    function: ast.FunctionDef, functions: dict[str, ast.FunctionDef], deep: int = 0
+def _cheating(functions: Mapping[str, ast.FunctionDef], entry: str, index: int, body: str) -> str:
+    """The entry with ``body`` before each of its returns; OUT in it is the output of that number,
+    which is returned after it, in a tuple or bare as it was."""
+
+    def before(value: ast.expr) -> list[ast.stmt]:
+        elements = value.elts if isinstance(value, ast.Tuple | ast.List) else None
+        if elements is not None and len(elements) <= index:
+            return [ast.Return(value=value)]  # a call form without this output
+        lines = [f"probe_outs = {ast.unparse(value)}", "probe_out = probe_outs"]
+        told = "probe_out"
+        if _is_tuple(value, functions[entry], functions):
+            lines[1] = f"probe_out = probe_outs[{index}]"
+            told = f"(*probe_outs[:{index}], probe_out, *probe_outs[{index + 1}:])"
+        text = "\n".join([*lines, body.replace("OUT", "probe_out")])
+        return [*ast.parse(text).body, ast.Return(value=ast.parse(told, mode="eval").body)]
+
+    def walked(statements: list[ast.stmt]) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        for each in statements:
+            if isinstance(each, ast.Return) and each.value is not None:
+                out += before(each.value)
+                continue
+            if isinstance(each, ast.If | ast.For):
+                each.body, each.orelse = walked(each.body), walked(each.orelse)
+            out.append(each)
+        return out
+
+    function = copy.deepcopy(functions[entry])
+    function.body = walked(function.body)
+    return ast.unparse(ast.fix_missing_locations(function))
+
+
+def _is_tuple(
+    node: ast.expr | None,
+    function: ast.FunctionDef,
+    functions: Mapping[str, ast.FunctionDef],
+    follow: bool = True,
+    deep: int = 0,
 ) -> bool:
-    """Whether an entry of one output returns it in a tuple, not bare: indexing a bare tensor would
-    take a row of it."""
-
-    def is_tuple(node: ast.expr | None, follow: bool = True) -> bool:
-        match node:
-            case ast.Tuple() | ast.List():
-                return True
-            case ast.IfExp():
-                return is_tuple(node.body, follow)
-            case ast.Call(func=ast.Name(id=name)) if name in functions and deep < len(functions):
-                return _returns_tuple(functions[name], functions, deep + 1)
-            case ast.Name(id=name) if follow:
-                return any(
-                    is_tuple(each.value, follow=False)
-                    for each in ast.walk(function)
-                    if isinstance(each, ast.Assign)
-                    and any(isinstance(t, ast.Name) and t.id == name for t in each.targets)
-                )
-        return False
-
-    return any(is_tuple(each.value) for each in ast.walk(function) if isinstance(each, ast.Return))
+    """Whether what a function returns is a tuple, not a bare tensor, of which an index would take
+    a row."""
+    match node:
+        case ast.Tuple() | ast.List():
+            return True
+        case ast.IfExp():
+            return _is_tuple(node.body, function, functions, follow, deep)
+        case ast.Call(func=ast.Name(id=name)) if name in functions and deep < len(functions):
+            inner = functions[name]
+            found = [each.value for each in ast.walk(inner) if isinstance(each, ast.Return)]
+            return any(_is_tuple(each, inner, functions, True, deep + 1) for each in found)
+        case ast.Name(id=name) if follow:
+            return any(
+                _is_tuple(each.value, function, functions, False, deep)
+                for each in ast.walk(function)
+                if isinstance(each, ast.Assign)
+                and any(isinstance(t, ast.Name) and t.id == name for t in each.targets)
+            )
+    return False
 
 
 def _renamed(source: str, entry: str, kept: str) -> str:
