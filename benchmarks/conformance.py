@@ -54,7 +54,7 @@ def run_case(case: Any) -> dict[str, Any]:
     row: dict[str, Any] = {
         "id": case.id, "family": case.family, "ops": list(case.ops), "dtype": case.dtype,
         "tolerance": str(case.tolerance), "digest": "", "refused": "", "faults": [],
-        "differ": [], "settings": 0,
+        "differ": [], "settings": 0, "refused_at": {},
     }  # fmt: skip
     words = refusal(case)
     try:
@@ -70,6 +70,9 @@ def run_case(case: Any) -> dict[str, Any]:
     row["faults"] += faults(case, done.outputs)
     row["digest"] = digest(done.outputs)
     for setting, other in replays(case, done.compiled):
+        if isinstance(other, CompileError):
+            row["refused_at"][setting] = str(other)
+            continue
         row["settings"] += 1
         if other != row["digest"]:
             row["differ"].append(setting)
@@ -77,15 +80,21 @@ def run_case(case: Any) -> dict[str, Any]:
 
 
 def replays(case: Any, compiled: Any) -> Any:
-    """(setting, digest) of the same TTIR at each CPU level and in each program order."""
+    """(setting, digest) of the same TTIR at each CPU level and in each program order; the error
+    instead of the digest where a level refuses it."""
     from kernelsmith.devices.cpu.codegen_target import host_level
     from kernelsmith.devices.cpu.compile import compile_ttir
     from kernelsmith.devices.cpu.kernel import load
+    from kernelsmith.errors import CompileError
     from tests.conformance.case import bind, collect, digest
 
     text = compiled.asm["ttir"]
     for level in LEVELS[: LEVELS.index(host_level()) + 1]:
-        done = compile_ttir(text, cpu=level)
+        try:
+            done = compile_ttir(text, cpu=level)
+        except CompileError as error:
+            yield level, error
+            continue
         kernel = load(done.info, done.code)
         orders = ("ascending", *ORDERS) if level == host_level() else ("ascending",)
         for order in orders:
@@ -173,6 +182,7 @@ def document_of(reports: dict[str, list[dict[str, Any]]], device: Any, took_s: f
         "by_op_and_dtype": {op: dict(counts[op]) for op in sorted(counts)},
         "not_in_every_version": {k: v for k, v in only.items() if len(v) < len(reports)},
         "refused": refused,
+        "refused_at": {row["id"]: row["refused_at"] for row in ran if row["refused_at"]},
         "problems": compare(reports),
         "digests": {row["id"]: row["digest"] for row in ran},
     }
