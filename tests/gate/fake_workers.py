@@ -21,6 +21,7 @@ from kernelsmith.model import (
     CaseTimes,
     CompileJob,
     CompileResult,
+    Finding,
     Inputs,
     Launch,
     LaunchArg,
@@ -247,6 +248,15 @@ def run_one(run: Run, info: dict[str, Any], files: dict[str, bytes]) -> list[byt
     return [np.ascontiguousarray(out).tobytes() for out in outs]
 
 
+def findings_of(faults: dict[str, Any]) -> tuple[Finding, ...]:
+    """What an observed run shows: the fault ``finding``, if there is one."""
+    if "finding" not in faults:
+        return ()
+    told = {"kernel": "k", "launch": 0, "program": (0, 0, 0), **faults["finding"]}
+    lists = {key: tuple(value) for key, value in told.items() if isinstance(value, list)}
+    return (Finding(**{**told, **lists}),)
+
+
 def run_all(job: RunJob, files: dict[str, bytes], role: str) -> FakeReply:
     results: list[RunResult] = []
     blob = b""
@@ -257,7 +267,7 @@ def run_all(job: RunJob, files: dict[str, bytes], role: str) -> FakeReply:
         if role == "seed":
             allowed = {"trace_fails_at"}
             assert set(faults) <= allowed, "a candidate's code in the seed's worker"
-        if faults.get("crashes"):
+        if faults.get("crashes") and not job.observed:
             failure = WorkerFailure(
                 status=faults["crashes"], message="the process died", where=run.key
             )
@@ -273,6 +283,7 @@ def run_all(job: RunJob, files: dict[str, bytes], role: str) -> FakeReply:
                 canaries=("scratch 0 after",) if faults.get("canary") else (),
                 changed_inputs=("x",) if faults.get("writes_input") else (),
                 seconds=1e-3 * (1 + run.plan.buffers[0].nbytes),
+                findings=findings_of(faults) if job.observed else (),
             )
         )
     return FakeReply(RunsResult(runs=tuple(results)), {"out.bin": blob})

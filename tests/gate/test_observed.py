@@ -1,0 +1,118 @@
+"""What the gate makes of observed runs: which check, which status, and what is said."""
+
+from typing import Any
+
+import pytest
+
+from kernelsmith.gate.observed import chosen
+from kernelsmith.gate.subject import Subject
+from kernelsmith.model import RunJob
+from tests.gate.conftest import Kit
+
+RACE = {"kind": "race", "line": "candidate.py:12", "does": "writes", "program": [1, 0, 0],
+        "other_line": "candidate.py:9", "other_does": "reads", "other_program": [0, 2, 0],
+        "buffer": "output 0", "argument": "y_ptr", "begin": 8, "end": 12}  # fmt: skip
+OUTSIDE = {"kind": "out_of_bounds", "line": "candidate.py:7", "does": "reads", "buffer": "x",
+           "argument": "x_ptr", "buffer_bytes": 64, "begin": 64, "end": 96, "count": 8}  # fmt: skip
+LOOP = {"kind": "spin", "line": "candidate.py:5", "does": "reads", "buffer": "scratch 3",
+        "other_line": "candidate.py:5", "begin": 0, "end": 4}  # fmt: skip
+
+
+def observed_jobs(kit: Kit) -> list[RunJob]:
+    return [job for _, job in kit.sandbox.log if isinstance(job, RunJob) and job.observed]
+
+
+@pytest.mark.parametrize(
+    ("finding", "check", "status", "words"),
+    [
+        (RACE, "determinism", "NONDETERMINISTIC",
+         "race: program 1 of k writes bytes 8 to 11 of output y (y_ptr) at line 12, which program "
+         "(0, 2, 0) reads at line 9"),
+        ({**RACE, "kind": "float_atomic", "does": "adds floats atomically to"}, "determinism",
+         "NONDETERMINISTIC", "program 1 of k adds floats atomically to bytes 8 to 11 of output y"),
+        ({**RACE, "kind": "atomic_order", "does": "exchanges"}, "determinism", "NONDETERMINISTIC",
+         "atomics that do not commute: program 1 of k exchanges bytes 8 to 11"),
+        (OUTSIDE, "memory", "MEMORY", "out of bounds: program 0 of k reads bytes 64 to 95 of x "
+         "(x_ptr) at line 7; x (x_ptr) has 64 bytes (8 accesses)"),
+        ({**OUTSIDE, "kind": "gap"}, "memory", "MEMORY", "of x (x_ptr) between two rows at line 7"),
+        ({**OUTSIDE, "kind": "unwritten"}, "memory", "MEMORY", "at line 7, which nobody wrote"),
+        ({**LOOP, "kind": "unfinished", "count": 77}, "determinism", "TIMEOUT",
+         "program 0 of k was still in the loop at line 5 after 77 turns"),
+    ],
+)  # fmt: skip
+def test_a_finding_is_rejected_by_its_check_whatever_the_bits(
+    kit: Kit, finding: dict[str, Any], check: str, status: str, words: str
+) -> None:
+    verdict = kit.judge(gain=1.5, finding=finding)
+    last = verdict.checks[-1]
+    assert (verdict.status, last.name) == (status, check)
+    assert words in last.message
+    assert last.evidence["line"] == finding["line"]
+    assert last.evidence["bytes"] == [finding["begin"], finding["end"]]
+
+
+def test_a_crash_is_explained_by_what_the_same_case_touches(kit: Kit) -> None:
+    verdict = kit.judge(crashes="CRASH", finding=OUTSIDE)
+    last = verdict.checks[-1]
+    assert (verdict.status, last.name) == ("MEMORY", "memory")
+    assert last.evidence["seen"].startswith("parity.train: CRASH: ")
+    (job,) = observed_jobs(kit)
+    assert len(job.runs) == 1
+
+
+def test_a_crash_that_shows_nothing_stays_a_crash(kit: Kit) -> None:
+    verdict = kit.judge(crashes="CRASH")
+    assert (verdict.status, verdict.checks[-1].name) == ("CRASH", "parity.train")
+
+
+def test_a_run_that_never_ends_is_told_by_its_loop(kit: Kit) -> None:
+    verdict = kit.judge(crashes="TIMEOUT", finding=LOOP)
+    last = verdict.checks[-1]
+    assert (verdict.status, last.name) == ("TIMEOUT", "parity.train")
+    assert "waits in the loop at line 5 for another program to change bytes 0 to 3" in last.message
+
+
+def test_a_kernel_with_a_while_loop_is_observed_before_it_is_run(kit: Kit) -> None:
+    verdict = kit.judge(text="scf.while", finding=LOOP)
+    assert (verdict.status, verdict.checks[-1].name) == ("TIMEOUT", "parity.train")
+    mine = [job for role, job in kit.sandbox.log if role == "launcher" and isinstance(job, RunJob)]
+    assert [job.observed for job in mine] == [True]
+
+
+def test_other_bits_are_looked_into_only_if_they_change_from_run_to_run(kit: Kit) -> None:
+    steady = kit.judge(wrong_entry="forward_train", finding=RACE)
+    assert (steady.status, steady.checks[-1].name) == ("BITS_DIFFER", "parity.train")
+    assert not observed_jobs(kit)
+    restless = kit.judge(wrong_entry="forward_train", wrong_poison=2, finding=RACE)
+    assert restless.status == "BITS_DIFFER"  # in both runs that entry is wrong: the same bits
+    restless = kit.judge(wrong_poison=1, finding=RACE)
+    assert (restless.status, restless.checks[-1].name) == ("NONDETERMINISTIC", "determinism")
+    assert restless.checks[-1].evidence["seen"].startswith("parity.train: BITS_DIFFER: case ")
+
+
+def test_what_was_clean_is_not_observed_again(kit: Kit) -> None:
+    kit.judge(gain=1.0)
+    first = len(observed_jobs(kit))
+    kit.judge(gain=1.0, note="the same kernel")
+    assert first == 1
+    same = kit.gate.judge_bits(kit.gate.seed)
+    before = len(observed_jobs(kit))
+    assert same.accepted
+    assert kit.gate.judge_bits(kit.gate.seed).accepted
+    assert len(observed_jobs(kit)) == before
+
+
+def test_cases_are_chosen_to_cover_kernels_call_forms_and_tails(kit: Kit) -> None:
+    reference = kit.gate.reference.seed
+    subject = Subject(
+        candidate=kit.gate.seed,
+        role="launcher",
+        plans=reference.plans,
+        classes=reference.classes,
+        object_of=reference.object_of,
+    )
+    cases = chosen(kit.gate.task, subject)
+    assert {case.call for case in cases} == {call.name for call in kit.gate.task.calls}
+    assert all(case.dim("M") > 1 for case in cases if case.call != "infer")
+    assert {case.dim("M") for case in cases if case.call == "infer"} <= {1, 40}
+    assert 40 in {case.dim("M") for case in cases if case.call == "infer"}
