@@ -263,3 +263,34 @@ def test_fma_of_float64_rounds_once_with_and_without_the_instruction() -> None:
                    shape=(size,))  # fmt: skip
     want = np.array([exact_double_fma(*map(float, v)) for v in zip(a, b, c, strict=True)])
     same_bits(got, canonical("f64", want), "fma f64")
+
+
+@pytest.mark.parametrize("elem", ["f16", "bf16"])
+def test_fma_of_16_bit_floats_rounds_once(elem: str) -> None:
+    size = 4096
+    a, b, c = (floats(elem, size, seed) for seed in (41, 42, 43))
+    b, c = np.roll(b, 3), np.roll(c, 7)
+    # Halfway cases of the product, which a much smaller addend decides.
+    one, tiny = (rounded(elem, np.full(1, v, np.float32))[0] for v in (1.0, 2.0**-14))
+    step = 2.0**-5 if elem == "f16" else 2.0**-4
+    a[2048:] = rounded(elem, np.float32(1 + step) * np.ones(2048, np.float32))
+    b[2048:] = a[2048:]
+    c[2048:] = np.where(np.arange(2048) % 2 == 0, tiny, one)
+    (got,) = apply((elem,) * 3, [(f"%r = math.fma %x0, %x1, %x2 : $T({elem})", elem)], a, b, c,
+                   shape=(size,))  # fmt: skip
+    wide = [widen(elem, v).astype(np.float64) for v in (a, b, c)]
+    exact = [exact_double_fma(*map(float, v)) for v in zip(*wide, strict=True)]
+    for index, (x, y, z) in enumerate(zip(*wide, strict=True)):
+        if math.isfinite(x * y + z) and x * y + z != 0:
+            true = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
+            if Fraction(exact[index]) != true:  # to odd, so that the next rounding is the only one
+                word = np.float64(exact[index]).view(np.int64)
+                below = abs(Fraction(exact[index])) < abs(true)
+                if word % 2 == 0:
+                    exact[index] = float(np.int64(word + (1 if below else -1)).view(np.float64))
+    values = np.array(exact)
+    if elem == "bf16":
+        want = bf16_bits(to_odd(values))
+    else:
+        want = values.astype(np.float16)
+    same_bits(got, canonical(elem, want), elem)

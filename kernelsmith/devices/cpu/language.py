@@ -64,7 +64,7 @@ exp | | lowered | r = tl.exp(x) |
 exp2 | | lowered | r = tl.exp2(x) |
 expand_dims | | lowered | r = tl.expand_dims(x, (0, 2)) |
 expect_zero | 3.9.0 | lowered | r = tl.expect_zero(x, m) |
-extra | | free | | its libdevice functions are library calls, which are refused
+extra | | free | | of libdevice: what has an op here (tanh, pow, ...); the rest is refused
 fdiv | | lowered | r = tl.fdiv(x, y) |
 flip | | lowered | r = tl.flip(x, 0) + tl.flip(a, 1)[:, None, :].reshape(256).sum() |
 float16 | | free | r = x.to(tl.float16) | arithmetic in float32, rounded after each op

@@ -180,6 +180,8 @@ def _float(s: Asm, op: Op, args: list[str], elem: str) -> tuple[str, bool]:
     elif name == "arith.remf":
         value = remainder(s, t, args[0], args[1])
     elif name == "math.fma":
+        if BITS[elem] <= 16:
+            return fl.fma_narrow(s, elem, *args), False
         value = fl.fma(s, t, *args)
     elif name == "arith.negf":
         value = s.op(f"fneg {s.ty(t)} {args[0]}")

@@ -156,6 +156,15 @@ def fma(s: Asm, t: str, a: str, b: str, c: str) -> str:
     return s.cast("fptrunc", "double", odd_double(s, total, product, c), "float")
 
 
+def fma_narrow(s: Asm, elem: str, a: str, b: str, c: str) -> str:
+    """a * b + c of float32 values that come from a type of 16 or 8 bits, rounded once to it: the
+    product is exact in float64, the sum there is rounded to odd."""
+    a, b, c = (s.cast("fpext", "float", x, "double") for x in (a, b, c))
+    product = s.bin("fmul", "double", a, b)
+    total = s.bin("fadd", "double", product, c)
+    return f64_to_narrow(s, elem, odd_double(s, total, product, c))
+
+
 def extreme(s: Asm, t: str, a: str, b: str, largest: bool, propagate_nan: bool) -> str:
     """max or min with -0 < +0. A NaN operand gives NaN, or is ignored."""
     i = _INT_OF[t]
