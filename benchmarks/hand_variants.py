@@ -3,7 +3,7 @@
 ``linear_tiles`` runs the seed's own kernel with tiles chosen by the number of tokens;
 ``rms_norm_one_pass`` keeps a row in registers instead of reading it twice; ``swiglu_flat`` takes
 all elements as one line; ``logprob_two_tiles`` takes the maximum, whose order is free, in fewer
-lanes.
+lanes, and rows of at most 512 columns in a tile of their own: the seed's other lanes add zeros.
 """
 
 from types import ModuleType
@@ -148,9 +148,33 @@ def _two_tiles(
     tl.store(entropy_ptr + row, log_z - tl.div_rn(tree_sum(products), z))
 
 
+@triton.jit
+def _one_tile(x_ptr, target_ptr, logprob_ptr, entropy_ptr, x_stride, n_cols, BLOCK: tl.constexpr):
+    """logprob and entropy of one row of at most BLOCK columns."""
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * x_stride + cols, mask=cols < n_cols, other=float("-inf"))
+    x = x.to(tl.float32)
+    m = tl.max(x, axis=0)
+    below = x - m
+    e = tl.exp(below)
+    z = tree_sum(e)
+    log_z = tl.log(z)
+    chosen = tl.load(x_ptr + row * x_stride + tl.load(target_ptr + row)).to(tl.float32)
+    tl.store(logprob_ptr + row, chosen - (m + log_z))
+    products = tree_sum(tl.where(e > 0.0, e * below, 0.0))
+    tl.store(entropy_ptr + row, log_z - tl.div_rn(products, z))
+
+
 def logprob_two_tiles(x: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """logprob and entropy of ``logprob``, bit for bit."""
     rows, cols = x.shape
     logprob, entropy = (x.new_empty((rows,), dtype=torch.float32) for _ in range(2))
-    _two_tiles[(rows,)](x, target, logprob, entropy, x.stride(0), cols, MAX_BLOCK=128, BLOCK=1024)
+    if cols <= 512:
+        block = triton.next_power_of_2(cols)
+        _one_tile[(rows,)](x, target, logprob, entropy, x.stride(0), cols, BLOCK=block)
+    else:
+        _two_tiles[(rows,)](
+            x, target, logprob, entropy, x.stride(0), cols, MAX_BLOCK=128, BLOCK=1024
+        )
     return logprob, entropy

@@ -8,6 +8,7 @@ from typing import Any
 from kernelsmith.devices.cpu.arena import Arena
 from kernelsmith.devices.cpu.grid import GRID_STRUCT, Cost, Grid, count_programs
 from kernelsmith.devices.cpu.launch import launcher_for
+from kernelsmith.devices.cpu.report import Reporter
 
 # Short windows and many of them: some are not interrupted even on a busy machine.
 WINDOW_NS = 1_000_000
@@ -28,7 +29,7 @@ class Recorder:
 
     def launcher(self, source: Any, metadata: Any) -> Callable[..., None]:
         """What Triton calls to make a kernel's launcher."""
-        launch = launcher_for(self)(source, metadata)  # type: ignore[arg-type]
+        launch = launcher_for(self)(source, metadata)
 
         def launch_and_keep(*args: Any) -> None:
             if self.calls is not None:
@@ -38,10 +39,16 @@ class Recorder:
         return launch_and_keep
 
     def run(
-        self, kernel: Any, args: bytes, grid: tuple[int, int, int], arena_bytes: int, cost: Cost
+        self,
+        kernel: Any,
+        args: bytes,
+        grid: tuple[int, int, int],
+        arena_bytes: int,
+        cost: Cost,
+        reporter: Reporter | None = None,
     ) -> None:
         """As :meth:`Grid.run`."""
-        self._grid.run(kernel, args, grid, arena_bytes, cost)
+        self._grid.run(kernel, args, grid, arena_bytes, cost, reporter)
         if self.calls is not None:
             arena, packed, count = Arena(arena_bytes), GRID_STRUCT.pack(*grid), count_programs(grid)
             # The default argument keeps the arena alive as long as its address is in use.
