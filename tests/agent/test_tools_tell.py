@@ -83,6 +83,22 @@ def test_what_is_drawn_is_told_by_kind_alone(
         assert [part for part in hides if part in told] == []
 
 
+def test_what_was_observed_is_told_in_full_to_its_author_and_by_kind_to_others() -> None:
+    task = rms_norm()
+    case = task.cases[0]
+    text = (
+        f"case {case.id}: race: program 4 of _ignore_all writes bytes 16 to 19 of output rstd "
+        "(rstd_ptr) at line 66, which program 3 writes at line 67 (and 4 more)"
+    )
+    assert redact.message(task, "determinism", text, own=True) == text
+    others = redact.message(task, "determinism", text, own=False)
+    assert "race" in others
+    assert "line 66" in others
+    assert "_ignore_all" not in others
+    drawn = text.replace(case.id, "hidden")
+    assert "16 to 19" not in redact.message(task, "determinism", drawn, own=True)
+
+
 def test_the_latency_rule_is_told_as_it_is() -> None:
     slow = (
         "case infer.bf16.M112-N128.normal not cleared of being slower by more than 3% (0 of 8 "

@@ -9,7 +9,8 @@ from typing import Any
 from kernelsmith.devices.canonical import canonical as canonical_text
 from kernelsmith.errors import MissingError
 
-# Modules of this package that place, call, schedule and show compiled code but do not make it.
+# Modules of this package that place, call, schedule, show and observe compiled code but do not make
+# what computes a result.
 RUNTIME_MODULES = frozenset(
     {
         "__init__.py",
@@ -24,6 +25,13 @@ RUNTIME_MODULES = frozenset(
         "kernel.py",
         "launch.py",
         "memory.py",
+        "observe.py",
+        "observe_cell.py",
+        "observe_code.py",
+        "observe_module.py",
+        "observe_pointers.py",
+        "observe_run.py",
+        "observe_turns.py",
         "versions.py",
     }
 )

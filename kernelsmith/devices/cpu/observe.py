@@ -73,3 +73,8 @@ class Site:
 def sites_of(stats: dict[str, Any]) -> tuple[Site, ...]:
     """The sites that an observing build's ``ObjectInfo.stats`` names, by number."""
     return tuple(Site(**one) for one in stats.get("sites", ()))
+
+
+def word(index: int, base: str = "%s") -> str:
+    """LLVM text of the address of a word behind a pointer operand."""
+    return f"getelementptr i8, ptr {base}, i64 {8 * index}"

@@ -37,6 +37,11 @@ _RULE = re.compile(
     r"(?:a gain above \d|against [0-9a-f]{16}: |gain \d|all \d+ timed cases run the same machine "
     r"code|runs the same code as [0-9a-f]{16})[\w %.,:;()\-]*"
 )
+_OBSERVED = re.compile(
+    r"case \S+: (?:(?:race|out of bounds|unwritten|atomics that do not commute): )?"
+    r"program [\d(), ]+ of \w+ [^:]* at line \d+"
+)
+"""What an observed run found; those are of declared cases."""
 _PARTS = tuple(
     re.compile(pattern)
     for pattern in (
@@ -55,6 +60,13 @@ _PARTS = tuple(
         r"writes outside outputs",
         r"\d+ bytes of scratch, at most \d+ are allowed",
         r"adds floats atomically",
+        r"atomics that do not commute",
+        r"(?:race|out of bounds|unwritten)(?=: program)",
+        r"between two rows",
+        r"waits in the loop",
+        r"never leaves the loop",
+        r"was still in the loop",
+        r"(?<=at )line \d+",
         r"permuted|prefill|chunk \d of 3|decode of \d+|one token",
         r"cut in front of a? ?token",
         r"in a timed replay",
@@ -78,6 +90,8 @@ def message(task: Task, check: str, text: str, *, own: bool) -> str:
         return ""
     text = one_line(text)
     if check in DECLARED and (own or _is_known(task, check, text)):
+        return text
+    if own and _OBSERVED.match(text) and _names_declared(task, text):
         return text
     if check == "confirm" and _RULE.fullmatch(text) and _names_declared(task, text):
         return text
@@ -103,7 +117,7 @@ def _is_known(task: Task, check: str, text: str) -> bool:
 def _names_declared(task: Task, text: str) -> bool:
     """Whether every case that is named is one of the task's."""
     declared = {case.id for case in task.cases}
-    return all(name in declared for name in re.findall(r"\bcase (\S+)", text))
+    return all(name.rstrip(":") in declared for name in re.findall(r"\bcase (\S+)", text))
 
 
 def _by_parts(task: Task, check: str, text: str) -> str:
