@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from kernelsmith.devices.cpu.compile import compile_ttir
-from kernelsmith.devices.cpu.ttir_libdevice import own_op
 from kernelsmith.errors import CompileError
 from tests.devices.ttir_texts import apply, floats, function, same_bits
 
@@ -61,18 +60,3 @@ def test_any_other_symbol_is_refused_by_name_and_line(symbol: str) -> None:
     assert caught.value.op == "tt.extern_elementwise"
     assert caught.value.line == "kernel.py:12"
     assert "tanh" in str(caught.value.hint)
-
-
-def test_pow_of_float64_is_refused() -> None:
-    assert own_op('{symbol = "__nv_pow"}', "") == "math.powf"
-    text = function(
-        "k",
-        ["%x: f64", "%o: !tt.ptr<f64>"],
-        [
-            '%r = math.powf %x, %x : f64 loc("kernel.py":2:1)',
-            "tt.store %o, %r : !tt.ptr<f64>",
-            "tt.return",
-        ],
-    )
-    with pytest.raises(CompileError, match=r"powf.*kernel\.py:2"):
-        compile_ttir(text)

@@ -2,7 +2,7 @@
 
 float32 ``exp``, ``exp2``, ``log`` and ``log2`` use float32 polynomials with explicit fma (about
 1 ulp). ``sin``, ``cos``, ``tanh``, ``erf`` and ``pow`` are computed in float64 without fma and
-rounded once. float64 functions are good to about 2 ulp; there is no float64 ``pow``.
+rounded once. float64 functions are good to about 2 ulp.
 Polynomials after the Cephes library (S. Moshier) unless they are Taylor series.
 """
 
@@ -21,7 +21,7 @@ from kernelsmith.devices.cpu.lower_polynomial import (
     scaled_once,
     split,
 )
-from kernelsmith.devices.cpu.lower_power import power
+from kernelsmith.devices.cpu.lower_power import power_double, power_single
 from kernelsmith.devices.cpu.ttir import Op
 from kernelsmith.devices.cpu.ttir_ops import refuse
 
@@ -46,11 +46,8 @@ def compute(s: Asm, op: Op, t: str, args: list[str]) -> str:
         return s.call(_ROUNDING[name], t, x)
     if name == "erf" and t == "double":
         return erf(s, x, lambda s, v: _exp_double(s, v, False))
-    if name == "powf" and t == "float":
-        base, exponent = (s.cast("fpext", "float", a, "double") for a in args)
-        log2, exp2 = partial(_log_double, base2=True), partial(_exp_double, base2=True)
-        result = power(s, base, exponent, log2, exp2)
-        return s.cast("fptrunc", "double", result, "float")
+    if name == "powf":
+        return _power(s, t, args)
     if name in _DOUBLE_ONLY:
         wide = x if t == "double" else s.cast("fpext", "float", x, "double")
         formula = {"sin": sine, "cos": cosine, "tanh": _tanh, "erf": _erf}[name]
@@ -63,6 +60,15 @@ def compute(s: Asm, op: Op, t: str, args: list[str]) -> str:
         base2 = name == "log2"
         return _log_double(s, x, base2) if t == "double" else _log_float(s, x, base2)
     raise refuse(op.name, op.line)
+
+
+def _power(s: Asm, t: str, args: list[str]) -> str:
+    log2, exp2 = partial(_log_double, base2=True), partial(_exp_double, base2=True)
+    if t == "double":
+        return power_double(s, args[0], args[1], exp2)
+    base, exponent = (s.cast("fpext", "float", a, "double") for a in args)
+    result = power_single(s, base, exponent, log2, exp2)
+    return s.cast("fptrunc", "double", result, "float")
 
 
 def _exp_float(s: Asm, x: str, base2: bool) -> str:
