@@ -187,8 +187,11 @@ def _params(text: str) -> tuple[str, ...]:
 def _brief(error: BaseException) -> str:
     """The first line that says something: ptxas repeats the whole command."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "error" in line.lower()] or lines
-    return " | ".join(told[:2])[:400] or type(error).__name__
+    for word in ("fatal", "error", ""):
+        told = [line for line in lines if word in line.lower()]
+        if told:
+            return told[0][:400]
+    return type(error).__name__
 
 
 def code_hash(code: CudaCode, sections: Mapping[str, bytes]) -> str:

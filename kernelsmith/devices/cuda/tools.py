@@ -57,7 +57,7 @@ def sass(cubin: bytes) -> str:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        return _run([str(tool("nvdisasm")), "--print-code", file.name])
+        return _run([str(tool("nvdisasm")), "--print-code", "--no-dataflow", file.name])
 
 
 def _run(command: list[str]) -> str:
