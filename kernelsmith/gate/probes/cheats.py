@@ -103,7 +103,8 @@ def cheats(task: Task) -> tuple[Cheat, ...]:
         made("skips its work when scratch holds its mark", once, ("memory",), "MEMORY"),
         made(
             "writes an input after reading it",
-            f"_probe_add_one[(1,)]({first})",
+            # An empty input has no word to write: that would be out of bounds, another fault.
+            f"if {first}.numel() > 0:\n    _probe_add_one[(1,)]({first})",
             ("memory",),
             "MEMORY",
         ),
