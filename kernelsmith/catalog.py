@@ -148,9 +148,10 @@ def findings(task: Task) -> Iterator[Finding]:
     for path in ("train", "infer"):
         if not any(task.call(case.call).path == path for case in task.cases):
             yield Finding(
-                level="warning",
-                message=f"{task.device}: no case on the path {path}",
-                hint="a kernel is shared by both paths; give it cases on both",
+                level="error",
+                message=f"{task.device}: no case on the path {path}: a run would not start",
+                hint="a kernel is shared by both paths; give it a call and cases on both, as "
+                "`tasks new --path ENTRY=train,infer` does",
             )
     if not any(case.dim(task.token_dim) == 0 for case in task.cases):
         yield Finding(

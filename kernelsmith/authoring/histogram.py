@@ -7,7 +7,7 @@ proportion, at least a thousandth each; the next are bits only; empty batches ar
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -82,16 +82,26 @@ def _rules(
     }
     kinds = len({(one.call, one.dtype, one.dims) for one in seen})
     said = [
-        f"{calls:,} calls of {kinds} kinds; weight of a kind: {words[basis]}",
+        f"{_counted(calls, 'call')} of {_counted(kinds, 'kind')}; weight of a kind: {words[basis]}",
         f"kinds of one call, dtype and other sizes whose token counts lie within {NEAR - 1:.0%} "
-        f"of a heavier kind's join it: {len(groups)} groups",
-        f"the heaviest {timed[0]} are timed (at most {MAX_TIMED_CASES}, no empty batch): "
-        f"{timed[1]:.1%} of the weight",
-        f"{bits[0]} more are bits only (at most {MOST_BITS_ONLY})",
+        f"of a heavier kind's join it: {_counted(len(groups), 'group')}",
+        f"the heaviest {timed[0]} {_is(timed[0])} timed (at most {MAX_TIMED_CASES}, no empty "
+        f"batch): {timed[1]:.1%} of the weight",
+        f"{bits[0]} more {_is(bits[0])} bits only (at most {MOST_BITS_ONLY})",
     ]
     if bits[1]:
-        said.append(f"{bits[1]} are left out: token_range and ranges still cover their sizes")
+        said.append(
+            f"{bits[1]} {_is(bits[1])} left out: token_range and ranges still cover their sizes"
+        )
     return tuple(said)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _joined(seen: Iterable[Seen], task: Task, basis: Basis) -> list[Group]:
@@ -143,10 +153,11 @@ def cost(task: Task, seen: Seen) -> int:
     """What a call costs, roughly: the larger of bytes moved and of the operations it declares."""
     call, dims = task.call(seen.call), dict(seen.dims)
     operations = sum(f * math.prod(dims[dim] for dim in names) for f, names in call.flops)
-    return max(_bytes(call, dims, seen.dtype), operations, 1)
+    return max(bytes_of(call, dims, seen.dtype), operations, 1)
 
 
-def _bytes(call: Call, dims: dict[str, int], dtype: str) -> int:
+def bytes_of(call: Call, dims: Mapping[str, int], dtype: str) -> int:
+    """Bytes of a call's tensors, inputs and outputs."""
     tensors = [(arg.shape, arg.dtype) for arg in call.args if arg.kind == "tensor"]
     tensors += [(output.shape, output.dtype) for output in call.outputs]
     return sum(

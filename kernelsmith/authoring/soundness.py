@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from kernelsmith.authoring.histogram import bytes_of
 from kernelsmith.cases import inputs_for
 from kernelsmith.catalog import Finding
 from kernelsmith.errors import InputError
@@ -10,6 +11,8 @@ from kernelsmith.model import ArgSpec, Call, Case, OutputSpec, Task
 from kernelsmith.numerics.recipes import draw
 
 MOST_DRAWN_ELEMENTS = 1 << 21
+MOST_TOKEN_COUNTS = 1 << 14
+MOST_CASE_BYTES = 1 << 31
 FLOAT_RECIPES = ("token", "matrix", "vector", "offset")
 
 
@@ -23,6 +26,7 @@ def soundness(task: Task) -> Iterator[Finding]:
     yield from _paths(task)
     yield from _regimes(task)
     yield from _sizes(task)
+    yield from too_large(task)
     yield from _inputs(task)
 
 
@@ -92,7 +96,7 @@ def _paths(task: Task) -> Iterator[Finding]:
             f"{task.device}: no training call with a row output has a case, and the path of "
             "inference is held against training's bits: a run would not start",
             'give a call with path = "train" and a class "row" output a case; an entry that both '
-            "paths share has a call on each",
+            "paths share has a call on each, as `tasks new --path ENTRY=train,infer` writes them",
         )
     elif rows["infer"] and not rows["infer"] & rows["train"]:
         names = ", ".join(sorted(name for _, name in rows["infer"]))
@@ -128,6 +132,30 @@ def _sizes(task: Task) -> Iterator[Finding]:
                 f"{task.device}: ranges names {name}, which no case has",
                 f"take {name} out of ranges",
             )
+
+
+def too_large(task: Task) -> Iterator[Finding]:
+    """Sizes that would make every verdict take hours, or more memory than there is."""
+    low, high = task.token_range
+    if high - low > MOST_TOKEN_COUNTS:
+        yield _finding(
+            "warning",
+            f"{task.device}: token_range [{low}, {high}] holds {high - low + 1:,} counts, and each "
+            "is traced for every candidate that comes far: a verdict would take hours",
+            f"leave it under {MOST_TOKEN_COUNTS:,} counts; cases outside of it are not allowed",
+        )
+    largest = max(task.cases, key=lambda case: _bytes(task, case))
+    if _bytes(task, largest) > MOST_CASE_BYTES:
+        yield _finding(
+            "warning",
+            f"{task.device}: case {largest.id} has tensors of {_bytes(task, largest) / 1e9:,.1f} "
+            "GB, and the gate holds several copies",
+            "take sizes that the machine holds ten times",
+        )
+
+
+def _bytes(task: Task, case: Case) -> int:
+    return bytes_of(task.call(case.call), dict(case.dims), case.dtype)
 
 
 def _inputs(task: Task) -> Iterator[Finding]:

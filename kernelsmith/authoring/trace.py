@@ -78,8 +78,11 @@ def _read(line: bytes, task: Task) -> Seen:
         raise InputError(f"count {count!r} is no whole number above 0")
     dtype = fields.get("dtype")
     if not isinstance(dtype, str):
-        raise InputError("no dtype")
+        raise InputError(f"dtype {dtype!r} is no name of one")
     call, dims = _call(fields, task)
+    for name in dimensions(call):
+        if dims[name] == 0 and name != task.token_dim:
+            raise InputError(f"{name} of {call.name} is 0: only {task.token_dim} counts tokens")
     return Seen(
         call=call.name,
         dtype=spelling.float_dtype(dtype),

@@ -3,10 +3,13 @@
 import difflib
 import re
 import sys
+from pathlib import Path
 
 from kernelsmith.cli import printing
 
 CONTEXT_LINES = 3
+SHIPPED_SEEDS = "seed_kernels"
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 _NO_NEWLINE = "\\ No newline at end of file\n"
 
 
@@ -25,12 +28,15 @@ def patch(old: str, new: str, path: str) -> str:
     return "".join([f"diff --git a/{path} b/{path}\n", *body])
 
 
-def seed_path(seed_name: str, task: str) -> str:
-    """Where a seed lies in a checkout, which is what a patch against it is for. A name that git
-    would have to quote gives way to the task's."""
+def seed_path(seed_name: str, task: str, folder: Path, here: Path) -> str:
+    """Where a seed lies as seen from ``here``, which is what a patch against it is for. A folder
+    elsewhere is called by its last name; what git would have to quote gives way to a plain name."""
     name = seed_name.removesuffix(".py")
-    plain = re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_./-]*", name)
-    return f"seed_kernels/{name if plain else task}.py"
+    inside = folder.relative_to(here) if folder.is_relative_to(here) else Path(folder.name)
+    if not _PLAIN.fullmatch(name):
+        name = task
+    plain = inside == Path() or _PLAIN.fullmatch(inside.as_posix())
+    return ((inside if plain else Path(SHIPPED_SEEDS)) / f"{name}.py").as_posix()
 
 
 def show(text: str) -> None:

@@ -139,15 +139,20 @@ def patch_path(connection: Any, record: str) -> str:
     from kernelsmith.lineage.definitions import definition
 
     run_id, task = queries.place_of(connection, record)
-    kept = definition(connection, queries.run_row(connection, run_id)["options"], task)
-    return patches.seed_path(task if kept is None else kept.seed_name, task)
+    run_options = queries.run_row(connection, run_id)["options"]
+    kept = definition(connection, run_options, task)
+    folder = Path(patches.SHIPPED_SEEDS)
+    if kept is not None and not kept.shipped and run_options.get("task_folders"):
+        folder = Path(run_options["task_folders"][0])
+    return patches.seed_path(task if kept is None else kept.seed_name, task, folder, Path.cwd())
 
 
 def is_run(connection: Any, name: str) -> bool:
-    """Whether ``name`` can only mean a run. ``latest`` means the latest run."""
+    """Whether ``name`` can only mean a run. ``latest`` means the latest run; an empty name is left
+    to whoever looks a run up to refuse."""
     from kernelsmith.lineage import queries
 
-    if name == "latest":
+    if name == "latest" or not name.strip():
         return True
     if not queries.run_ids(connection, name):
         return False

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kernelsmith.cli.review_page import Page
     from kernelsmith.lineage.review_queue import ReviewItem
 
+MOST_SHOWN_CHARACTERS = 120
 KEYS = {"a": "approve", "r": "reject", "s": "skip", "q": "quit"}
 
 
@@ -83,7 +84,7 @@ def _act(
     with opened(db) as connection:
         within = None if run_name is None else queries.find_run(connection, run_name)
         record = queries.find_candidate(connection, prefix, within)
-    who = _reviewer(reviewer)
+    who, note = _reviewer(reviewer), note.strip()
     page = _decide(record, decision, note, who, db)
     if as_json:
         _print_decision(page, decision, note, who)
@@ -248,6 +249,13 @@ def _item_fields(item: "ReviewItem") -> dict[str, Any]:
     }
 
 
+def _shortened(words: str) -> str:
+    """The first line of a decision's words, as much as a list has room for."""
+    line = words.partition("\n")[0]
+    cut = line[:MOST_SHOWN_CHARACTERS].rstrip()
+    return line if line == words and len(line) <= MOST_SHOWN_CHARACTERS else f"{cut} …"
+
+
 def _list(items: "list[ReviewItem]", run_id: str | None, everything: bool, db: Path | None) -> None:
     from kernelsmith.cli.review_page import place_words
     from kernelsmith.cli.transcript import REHEARSAL
@@ -272,7 +280,7 @@ def _list(items: "list[ReviewItem]", run_id: str | None, everything: bool, db: P
             author = f"{item.author} ({REHEARSAL})" if item.rehearsal else item.author
             place = place_words(item)
             if item.decided is not None:
-                place += f"; {decision_words(item.decided)}"
+                place += f"; {_shortened(decision_words(item.decided))}"
             rows.append((item.id, item.task, gain, interval, author, place))
         for line in printing.aligned([header, *rows], (2,)):
             printing.say(console, f"  {line}")

@@ -41,6 +41,7 @@ def import_trace(
     """Turn a histogram of calls into cases: at most 12 timed, in proportion; the rest bits."""
     from kernelsmith import catalog
     from kernelsmith.authoring import edit, histogram, writing
+    from kernelsmith.authoring.soundness import too_large
 
     basis = _basis(weights)
     on = context.obj.device_name(device)
@@ -56,10 +57,11 @@ def import_trace(
     text = catalog.read_text(into, "task file")
     edited = edit.imported(text, on, task.token_dim, plan, seen, trace.name)
     new = "\n".join(edited.lines) + "\n"
-    _require_sound(text, new, on, source, into)
+    made = _require_sound(text, new, on, source, into)
+    warnings = [f"warning: {each.message} (hint: {each.hint})" for each in too_large(made)]
     if not dry_run:
         writing.replace_text(into, new)
-    _tell(into, on, plan, edited.notes, bad, dry_run, as_json)
+    _tell(into, on, plan, [*edited.notes, *warnings], bad, dry_run, as_json)
 
 
 def _basis(text: str) -> Literal["time", "counts"]:
@@ -101,8 +103,8 @@ def _read(trace: Path, task: "Task", skip_bad: bool) -> "tuple[list[Seen], list[
     return seen, bad
 
 
-def _require_sound(old: str, new: str, device: str, source: str, path: Path) -> None:
-    """Nothing is written that does not load, or that says anything else of other devices."""
+def _require_sound(old: str, new: str, device: str, source: str, path: Path) -> "Task":
+    """The task that is to be written: it loads, and says nothing else of other devices."""
     from kernelsmith.catalog_build import build_task
     from kernelsmith.catalog_schema import TaskFile
 
@@ -115,7 +117,7 @@ def _require_sound(old: str, new: str, device: str, source: str, path: Path) -> 
             hint=f"write them under [[devices.{device}.cases]], one table a block",
         )
     file = TaskFile.model_validate(after)
-    build_task(file, "cuda" if device == "cuda" else "cpu", source, shipped=False, where=str(path))
+    return build_task(file, device, source, shipped=False, where=str(path))
 
 
 def _tell(

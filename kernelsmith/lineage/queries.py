@@ -37,6 +37,7 @@ def find_run(connection: Connection, prefix: str) -> str:
     Raises:
         InputError: none, or several.
     """
+    _require_text(prefix, "run")
     found = run_ids(connection, "" if prefix == "latest" else prefix)
     if prefix == "latest" and found:
         return found[0]
@@ -56,6 +57,7 @@ def find_candidate(connection: Connection, prefix: str, run_id: str | None = Non
     Raises:
         InputError: none, or several.
     """
+    _require_text(prefix, "candidate")
     within = [] if run_id is None else [CandidateRow.run_id == run_id]
     if prefix == "latest":
         record = newest_record(connection, run_id or find_run(connection, "latest"))
@@ -214,6 +216,16 @@ def _starts(column: Any, prefix: str) -> list[ColumnElement[bool]]:
     """Range conditions that an index answers (LIKE would scan); ids are lower-case ASCII."""
     prefix = prefix.lower()
     return [column >= prefix, column < prefix + "\x7f"] if prefix else []
+
+
+def _require_text(prefix: str, what: str) -> None:
+    """An empty beginning is that of every id: a script whose variable is not set would name one.
+
+    Raises:
+        InputError: there is nothing but spaces.
+    """
+    if not prefix.strip():
+        raise InputError(f"the {what} {prefix!r} names none", hint="give its id, or `latest`")
 
 
 def _only(found: list[str], prefix: str, what: str, hint: str) -> str:

@@ -11,6 +11,8 @@ from kernelsmith.lineage.models import CandidateRow, ExportRow, ReviewRow
 from kernelsmith.lineage.step import StepWriter
 
 Payload = Mapping[str, Any]
+MOST_NOTE_CHARACTERS = 4000
+MOST_NAME_CHARACTERS = 100
 
 
 def write_review(writer: StepWriter, payload: Payload) -> str:
@@ -23,6 +25,7 @@ def write_review(writer: StepWriter, payload: Payload) -> str:
     record, decision = payload["record"], payload["decision"]
     if decision not in ("approve", "reject", "undo"):
         raise InfrastructureError(f"{decision!r} is no decision")
+    _require_words(payload["note"], payload["reviewer"])
     found = writer.connection.execute(
         select(CandidateRow.id, CandidateRow.run_id).where(CandidateRow.record == record)
     ).first()
@@ -46,6 +49,22 @@ def write_review(writer: StepWriter, payload: Payload) -> str:
     writer.run_id = found.run_id
     writer.add(ReviewRow, {**row, **said, "at": writer.at})
     return identity
+
+
+def _require_words(note: str, reviewer: str) -> None:
+    """Raises InputError for what a list of decisions could not show, or SQLite not keep."""
+    if len(note) > MOST_NOTE_CHARACTERS:
+        raise InputError(
+            f"the note has {len(note):,} characters, {MOST_NOTE_CHARACTERS:,} are the most",
+            hint="say why in short, and where the rest is",
+        )
+    if len(reviewer) > MOST_NAME_CHARACTERS or not reviewer.isprintable():
+        raise InputError(
+            f"no reviewer is called {reviewer[:MOST_NAME_CHARACTERS]!r}",
+            hint=f"one line of at most {MOST_NAME_CHARACTERS} printable characters: --reviewer",
+        )
+    if any("\ud800" <= each <= "\udfff" for each in note):
+        raise InputError("the note is not UTF-8", hint="write it in UTF-8")
 
 
 def write_export(writer: StepWriter, payload: Payload) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelsmith.cli.patches import patch, seed_path
+from kernelsmith.cli.patches import SHIPPED_SEEDS, patch, seed_path
 from tests.cli.asking import Kernelsmith, run_of
 
 PROGRAM = [sys.executable, str(Path(__file__).parents[1] / "loop" / "fake_wiring.py")]
@@ -44,9 +44,17 @@ def test_git_makes_every_new_text_of_every_old_one(tmp_path: Path) -> None:
 
 
 def test_a_patch_names_the_seeds_file_whatever_it_is_called() -> None:
-    assert seed_path("rms_norm.py", "rms_norm") == "seed_kernels/rms_norm.py"
-    assert seed_path("mine/kernel.py", "toy") == "seed_kernels/mine/kernel.py"
-    assert seed_path("my kernel\n.py", "toy") == "seed_kernels/toy.py"
+    def path(name: str, task: str, folder: str = SHIPPED_SEEDS) -> str:
+        return seed_path(name, task, Path(folder), Path("/home/me/repo"))
+
+    assert path("rms_norm.py", "rms_norm") == "seed_kernels/rms_norm.py"
+    assert path("mine/kernel.py", "toy") == "seed_kernels/mine/kernel.py"
+    assert path("my kernel\n.py", "toy") == "seed_kernels/toy.py"
+    # A task of one's own: where its file lies for whoever stands in the repository.
+    assert path("toy.py", "toy", "/home/me/repo/ops/tasks") == "ops/tasks/toy.py"
+    assert path("toy.py", "toy", "/home/me/repo") == "toy.py"
+    assert path("toy.py", "toy", "/elsewhere/tasks") == "tasks/toy.py"
+    assert path("toy.py", "toy", "/elsewhere/my tasks") == "seed_kernels/toy.py"
     assert patch("same\n", "same\n", "x.py") == ""
 
 

@@ -216,6 +216,39 @@ def test_a_rehearsals_winner_may_be_approved_and_says_what_proposed_it(
     assert kernelsmith("review", "--approve", name)[0] == 0
 
 
+def test_a_note_is_kept_short_and_a_reviewer_is_one_line(kernelsmith: Kernelsmith) -> None:
+    name = winner_of(kernelsmith)
+    for words, says in (
+        (("--note", "x" * 4001), "the note has 4,001 characters"),
+        (("--note", "bad \udcff"), "the note is not UTF-8"),
+        (("--reviewer", "Ada\nBob"), "no reviewer is called 'Ada\\nBob'"),
+        (("--reviewer", "A\x1b[31m"), "no reviewer is called"),
+        (("--reviewer", "a" * 101), "no reviewer is called"),
+    ):
+        code, out, err = kernelsmith("review", "--reject", name, *words)
+        assert (code, out) == (2, "")
+        assert says in one_error_line(err)
+    assert listed(kernelsmith)[0]["decision"] is None
+    assert kernelsmith("review", "--reject", name, "--note", f" {'y' * 3000}\nmore ")[0] == 0
+    decided = next(each for each in listed(kernelsmith, "--all") if each["candidate"] == name)
+    assert decided["decision"]["note"] == f"{'y' * 3000}\nmore"
+    _, out, _ = kernelsmith("review", "--all")
+    assert max(map(len, out.splitlines())) < 250
+    assert "yyy …" in out
+
+
+def test_an_empty_id_names_nothing(kernelsmith: Kernelsmith) -> None:
+    """What a script makes of a variable that is not set."""
+    run_of(kernelsmith)
+    for words in (
+        ("review", "--approve", ""), ("review", "--reject", " "), ("review", ""), ("show", ""),
+        ("stop", ""), ("resume", ""), ("diff", ""), ("gate", "--again", ""),
+    ):  # fmt: skip
+        code, out, err = kernelsmith(*words)
+        assert (code, out) == (2, "")
+        assert "names none" in one_error_line(err)
+
+
 def test_a_rehearsals_winner_that_is_judged_again_stays_labelled(
     kernelsmith: Kernelsmith, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,11 +110,11 @@ def test_all_of_it_is_said_at_once(folder: Path) -> None:
     assert len([level for level, _ in found if level == "error"]) >= 3
 
 
-def test_a_kernel_on_one_path_only_is_a_warning(kernelsmith: Kernelsmith) -> None:
+def test_a_kernel_on_one_path_only_would_start_no_run(kernelsmith: Kernelsmith) -> None:
     words = ["tasks", "new", "scale", "--from", "scale.py", "--path", "forward=train"]
     code, out, _ = kernelsmith(*words)
     assert code == 0
-    assert "warning: cpu: no case on the path infer" in out
+    assert "error: cpu: no case on the path infer: a run would not start" in out
 
 
 def test_outputs_that_no_training_call_shares_are_a_warning(folder: Path) -> None:

@@ -130,6 +130,11 @@ BAD = {
     "dtype": (line("infer", 1, 1, dtype="float128"), "no dtype 'float128'"),
     "integers": (line("infer", 1, 1, dtype="int8"), "cases in 'int8'"),
     "size": (line("infer", 1 << 30, 1), "is no size"),
+    "an empty dimension": (
+        line("infer", 16, 1, columns=0),
+        "N of infer is 0: only M counts tokens",
+    ),
+    "dtypes": (line("infer", 1, 1, dtype=["bf16"]), "dtype ['bf16'] is no name of one"),
     "missing size": ({**line("infer", 1, 1), "dims": {"M": 3}}, "nothing gives N"),
     "strange size": ({**line("infer", 1, 1), "dims": {"M": 3, "N": 4, "Q": 1}}, "no dimension 'Q'"),
     "neither": ({"call": "infer", "dtype": "bf16", "count": 1}, "needs shapes or dims"),
@@ -287,3 +292,18 @@ def test_shares_are_positive_and_sum_to_one(weights: list[float]) -> None:
     shares = blocks.shares(weights, histogram.LEAST_SHARE_STEPS)
     assert min(shares) >= 0.001
     assert abs(math.fsum(shares) - 1.0) <= 1e-9
+
+
+def test_what_would_make_every_verdict_take_hours_is_told(
+    folder: Path, kernelsmith: Kernelsmith
+) -> None:
+    trace = traced(folder, line("infer", 1 << 22, 9), line("train", 64, 5))
+    code, out, _ = kernelsmith("tasks", "import", trace, *INTO)
+    assert code == 0
+    assert "warning: cpu: token_range [0, 4194304] holds 4,194,305 counts" in out
+    assert "has tensors of 17.2 GB, and the gate holds several copies" in out
+    _, out, _ = kernelsmith("tasks", "check", "scale", "--tasks", "tasks")
+    assert out.count("warning: cpu: token_range") == out.count("warning: cpu: case infer") == 1
+    code, out, _ = kernelsmith("tasks", "import", traced(folder, line("infer", 3, 1)), *INTO)
+    assert "1 call of 1 kind;" in out
+    assert "the heaviest 1 is timed" in out
