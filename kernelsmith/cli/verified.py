@@ -24,6 +24,7 @@ def fields(
             {
                 "op": each.op,
                 "epoch": {"certified": each.epoch.removeprefix("e"), "here": each.epoch_here},
+                "current": each.current,
                 "candidate": each.candidate,
                 "device": each.device,
                 "equals_seed_here": each.equals_seed_here,
@@ -51,12 +52,25 @@ def show(
     _show_drifts(console, dispatch)
     good = sum(each.equals_seed_here is True for each in found)
     asked = ", --strict" if strict else ""
+    if dispatch and code == 5:
+        asked += ", and an import may run something else"
     words = "verified" if code == 0 else "not verified"
     printing.say(
         console,
         f"{words}: {good} of {len(found)} winners equal their seeds here{asked}",
         "bold green" if code == 0 else "bold red",
     )
+
+
+def show_limits(epochs_left: int, recorded: bool) -> None:
+    """What was not looked at."""
+    console = printing.out()
+    if epochs_left > 0:
+        words = f"not verified: {printing.counted(epochs_left, 'other epoch')} (--epoch all)"
+        printing.say(console, words, "dim")
+    if not recorded:
+        words = "seeds and certificates are the folder's own word (--db compares with the record)"
+        printing.say(console, words, "dim")
 
 
 def _equal_words(found: OpFindings) -> str:
@@ -87,7 +101,7 @@ def _say_fact(console: "Console", fact: bool | None, words: str) -> None:
 def _show_drifts(console: "Console", drifts: Sequence[Drift]) -> None:
     for kind in dict.fromkeys(each.kind for each in drifts):
         own = [each for each in drifts if each.kind == kind]
-        colour = "yellow" if kind in EPOCH_KINDS or kind == "dispatch_differs" else "red"
+        colour = "yellow" if kind in EPOCH_KINDS else "red"
         for each in own[:MOST_SHOWN]:
             printing.say(console, f"    {kind}: {each.message}", colour)
         if len(own) > MOST_SHOWN:

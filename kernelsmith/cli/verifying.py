@@ -2,6 +2,7 @@
 
 import secrets
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -55,35 +56,69 @@ def verify(
     strict: Annotated[
         bool, typer.Option("--strict", help="Also demand the bits and files of the certificates.")
     ] = False,
+    epoch: Annotated[
+        str | None,
+        typer.Option(help="This epoch, of every op that has it, or `all`; default: what is used."),
+    ] = None,
     device: options.Device = None,
     sandbox: options.Sandbox = None,
+    db: Annotated[
+        Path | None,
+        typer.Option(
+            help="A lineage: also demand that an export on record wrote each certificate."
+        ),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Check a library again: is each winner its seed, bit for bit, now and here?"""
     from kernelsmith.cli import verified
-    from kernelsmith.library import files, findings, layout
+    from kernelsmith.library import epochs, findings, layout
+    from kernelsmith.library.files import dispatch_drifts
+    from kernelsmith.library.shadows import shadow_drifts
     from kernelsmith.library.verify import verify_op
 
     settings = config.load()
     library = layout.read(folder)
+    chosen = epochs.chosen(folder, library, epoch)
+    recorded = None if db is None else _recorded(db)
     wiring = context.obj
     here = wiring.device(wiring.device_name(options.chosen("--device", device, settings.device)))
     wall = wiring.sandbox(options.chosen("--sandbox", sandbox, settings.sandbox), False)
     found = []
     try:
-        for op, entry in sorted(library.ops.items()):
-            _notice(f"verifying {op} in {entry.current} …")
-            found.append(verify_op(folder, op, entry.current, here, wall, secrets.randbits(255)))
+        for op, name in chosen:
+            _notice(f"verifying {op} in {name} …")
+            secret = secrets.randbits(255)
+            seen = verify_op(folder, op, name, here, wall, secret, recorded)
+            found.append(replace(seen, current=name == library.ops[op].current))
     finally:
         wall.close()
-    dispatch = tuple(files.dispatch_drifts(folder, library))
+    dispatch = (*dispatch_drifts(folder, library), *shadow_drifts(folder, library))
     code = findings.exit_code(found, dispatch, strict=strict)
     if as_json:
         printing.document("verify", verified.fields(found, dispatch, code, strict=strict))
     else:
+        more = sum(len(entry.epochs) for entry in library.ops.values()) - len(found)
         verified.show(found, dispatch, code, strict=strict)
+        verified.show_limits(more, recorded is not None)
     if code:
         raise typer.Exit(code)
+
+
+def _recorded(db: Path) -> frozenset[str]:
+    """Every certificate that a lineage knows, by its hash.
+
+    Raises:
+        DatabaseError: there is no such database.
+        EvidenceError: it was edited.
+    """
+    from kernelsmith.cli.reading import opened
+    from kernelsmith.lineage import exports
+    from kernelsmith.lineage.verify import require_intact
+
+    with opened(db) as connection:
+        require_intact(connection)
+        return exports.certificates(connection)
 
 
 def _notice(text: str) -> None:

@@ -103,13 +103,12 @@ def read(path: Path) -> Certificate:
     Raises:
         InputError: it is missing or damaged.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
+    content = layout.content(path)
+    if content is None:
         raise InputError(
-            f"cannot read the certificate {path}: {error.strerror}",
+            f"cannot read the certificate {path}: no such file",
             hint="restore it from version control, or export again",
-        ) from error
+        )
     try:
         return Certificate.model_validate_json(content)
     except ValidationError as error:

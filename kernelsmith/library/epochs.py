@@ -11,6 +11,8 @@ from kernelsmith.library import files, layout, placing
 from kernelsmith.library.certificate import Certificate
 from kernelsmith.library.layout import Library, OpEntry
 
+ALL = "all"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochListing:
@@ -47,6 +49,22 @@ def epochs(folder: Path) -> list[EpochListing]:
                 )
             )
     return found
+
+
+def chosen(folder: Path, library: Library, epoch: str | None) -> list[tuple[str, str]]:
+    """(op, epoch's folder name) that a name means: "all", an epoch as :func:`rollback` takes it,
+    None: the one that is used, of each op.
+
+    Raises:
+        InputError: no such epoch, or several.
+    """
+    ops = sorted(library.ops.items())
+    if epoch is None:
+        return [(op, entry.current) for op, entry in ops]
+    if epoch == ALL:
+        return [(op, name) for op, entry in ops for name in entry.epochs]
+    name = _only(folder, library, epoch)
+    return [(op, name) for op, entry in ops if name in entry.epochs]
 
 
 def rollback(folder: Path, epoch: str) -> tuple[str, dict[str, str]]:

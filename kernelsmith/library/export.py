@@ -133,13 +133,12 @@ def epoch_files(
 ) -> tuple[dict[str, bytes], Certificate]:
     """The files of one epoch of one op by name, and the certificate among them."""
     candidate, facts = chosen.found.candidate, device.describe()
+    classes = tuple(digests.class_facts(each) for _, each in sorted(examined.classes.items()))
     files = {
         layout.KERNEL: sources.packaged(candidate.source).encode(),
         layout.SEED: sources.packaged(task.seed_source).encode(),
         layout.LANG: contents.lang(),
-        layout.LAUNCH: launch.text(
-            task, examined.classes, facts, metadata.version("triton")
-        ).encode(),
+        layout.LAUNCH: launch.text(task, classes, facts, metadata.version("triton")).encode(),
     }
     verdict = chosen.found.verdict
     if verdict is None:
@@ -166,9 +165,7 @@ def epoch_files(
         digest_seed=certificates.DIGEST_SEED,
         digests={case: dict(found) for case, found in examined.digests.items()},
         files={name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
-        plan_classes=tuple(
-            digests.class_facts(each) for _, each in sorted(examined.classes.items())
-        ),
+        plan_classes=classes,
         autograd=examined.autograd,
     )
     files[layout.CERTIFICATE] = certificates.text(made).encode()

@@ -3,19 +3,21 @@
 import ast
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kernelsmith.gate.epoch import LANG, epoch_of
-from kernelsmith.library import contents, layout
+from kernelsmith.library import contents, launch, layout
 from kernelsmith.library.certificate import Certificate
 from kernelsmith.library.findings import Drift
 from kernelsmith.library.layout import Library
-from kernelsmith.model import candidate_id
+from kernelsmith.model import Task, candidate_id
 
 MISSING = "missing"
+NO_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What parsing a text can raise: it may be anybody's."""
 
 
 def file_drifts(folder: Path, op: str, name: str, certificate: Certificate) -> Iterator[Drift]:
@@ -25,12 +27,22 @@ def file_drifts(folder: Path, op: str, name: str, certificate: Certificate) -> I
         folder: the library.
         name: the epoch's folder name.
     """
-    for file, digest in sorted(certificate.files.items()):
-        path = layout.epoch_folder(folder, op, name) / file
+    place = layout.epoch_folder(folder, op, name)
+    if set(certificate.files) != set(layout.FILES):
+        yield Drift(
+            kind="certificate_altered",
+            expected=", ".join(layout.FILES),
+            actual=", ".join(sorted(certificate.files)),
+            message="the certificate was altered: it has no hash of one of the epoch's files, or "
+            "one of another",
+            file=(place / layout.CERTIFICATE).relative_to(folder).as_posix(),
+        )
+    for file in layout.FILES:
+        digest = certificate.files.get(file, "none")
+        path = place / file
         shown = path.relative_to(folder).as_posix()
-        try:
-            actual = hashlib.sha256(path.read_bytes()).hexdigest()
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        data = layout.content(path)
+        if data is None:
             yield Drift(
                 kind="seed_missing" if file == layout.SEED else "file_missing",
                 expected=digest,
@@ -39,6 +51,7 @@ def file_drifts(folder: Path, op: str, name: str, certificate: Certificate) -> I
                 file=shown,
             )
             continue
+        actual = hashlib.sha256(data).hexdigest()
         if actual != digest:
             yield Drift(
                 kind="file_changed",
@@ -57,20 +70,46 @@ def file_drifts(folder: Path, op: str, name: str, certificate: Certificate) -> I
         )
 
 
+def record_drift(folder: Path, op: str, name: str, recorded: Collection[str]) -> Drift | None:
+    """Whether no export on record wrote this certificate. Whatever else a folder holds can be made
+    to agree with itself by whoever writes to it; this cannot.
+
+    Args:
+        recorded: SHA-256 of every certificate that the lineage knows.
+    """
+    path = layout.certificate_path(folder, op, name)
+    actual = hashlib.sha256(layout.content(path) or b"").hexdigest()
+    if actual in recorded:
+        return None
+    return Drift(
+        kind="not_recorded",
+        expected="a certificate on record",
+        actual=actual,
+        message=f"no export on record wrote this certificate of {op} in {name}",
+        file=path.relative_to(folder).as_posix(),
+    )
+
+
 def own_facts_drift(
-    folder: Path, op: str, name: str, certificate: Certificate, judged: Mapping[str, str]
+    folder: Path,
+    op: str,
+    name: str,
+    certificate: Certificate,
+    task: Task,
+    judged: Mapping[str, str],
 ) -> Drift | None:
     """Whether the certificate contradicts itself: its epoch is the hash of facts it names, its
-    candidate that of the source whose file hash it gives. Someone who edits one must edit all.
+    candidate that of the source whose file hash it gives, and ``launch.py`` allows what its plan
+    classes and its task give. Someone who edits one must edit all.
 
     Args:
         judged: texts of ``kernel.py`` and ``seed.py`` as the gate judges them.
     """
     path = layout.epoch_folder(folder, op, name)
+    held = {file: layout.content(path / file) or b"" for file in layout.FILES}
     whole = {
-        file: hashlib.sha256((path / file).read_bytes()).hexdigest() == certificate.files.get(file)
-        for file in (layout.KERNEL, layout.SEED, layout.LANG)
-        if (path / file).is_file()
+        file: hashlib.sha256(data).hexdigest() == certificate.files.get(file)
+        for file, data in held.items()
     }
     pairs = []
     if whole.get(layout.KERNEL):
@@ -78,11 +117,15 @@ def own_facts_drift(
     if whole.get(layout.SEED) and whole.get(layout.LANG):
         epoch = epoch_of(
             judged[layout.SEED],
-            (path / layout.LANG).read_bytes(),
+            held[layout.LANG],
             certificate.versions.get("triton", ""),
             certificate.device_facts,
         )
         pairs.append(("epoch", certificate.epoch, epoch))
+    if whole[layout.LAUNCH]:
+        triton = certificate.versions.get("triton", "")
+        allowed = launch.text(task, certificate.plan_classes, certificate.device_facts, triton)
+        pairs.append(("launch.py", _hash(held[layout.LAUNCH]), _hash(allowed.encode())))
     for what, written, found in pairs:
         if written != found:
             return Drift(
@@ -102,13 +145,14 @@ def dispatch_drifts(folder: Path, library: Library) -> Iterator[Drift]:
     written = contents.carried()
     for op, entry in library.ops.items():
         written[PurePosixPath(op, "__init__.py")] = contents.OP_INIT.encode()
-        init = PurePosixPath(op, entry.current, "__init__.py")
-        written[init] = contents.EPOCH_INIT.encode()
+        for name in entry.epochs:
+            init = PurePosixPath(op, name, "__init__.py")
+            written[init] = contents.EPOCH_INIT.encode()
     first = PurePosixPath("__init__.py")
     written[first] = contents.PACKAGE_INIT.format(package=_name_in(folder / first)).encode()
     for place, data in sorted(written.items()):
         path = folder / place
-        actual = path.read_bytes() if path.is_file() else None
+        actual = layout.content(path)
         if actual != data:
             what = "is missing" if actual is None else "is not what this kernelsmith writes"
             yield Drift(
@@ -122,7 +166,7 @@ def dispatch_drifts(folder: Path, library: Library) -> Iterator[Drift]:
 
 def _name_in(path: Path) -> str:
     """The package's name as its first file says it: a folder may be copied under another."""
-    text = path.read_text(errors="replace") if path.is_file() else ""
+    text = (layout.content(path) or b"").decode("utf-8", "replace")
     found = re.search(r"^``from (\w+) import OP``", text, re.MULTILINE)
     return found.group(1) if found else ""
 
@@ -132,8 +176,10 @@ def lang_drift(folder: Path, op: str, name: str, own: Path = LANG) -> Drift | No
     workers run with the latter. Comments and docstrings may differ."""
     path = layout.epoch_folder(folder, op, name) / layout.LANG
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        text = (layout.content(path) or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        text = ""
+    if not text:
         return None  # missing: named already
     here = own.read_text(encoding="utf-8")
     if _code(text) == _code(here):
@@ -174,11 +220,15 @@ def epoch_drifts(certificate: Certificate, facts: Mapping[str, Any]) -> Iterator
             )
 
 
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
 def _code(text: str) -> str:
     """What a module does, whatever its comments and docstrings say."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError):
+    except NO_PYTHON:
         return text
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):

@@ -20,6 +20,8 @@ Kind = Literal[
     "device_differs",
     "lang_differs",
     "dispatch_differs",
+    "shadowed",
+    "not_recorded",
 ]
 EPOCH_KINDS = ("triton_differs", "device_differs")
 """Another epoch is no fault of a kernel: what is compared here decides."""
@@ -59,6 +61,7 @@ class OpFindings:
 
     op: str
     epoch: str
+    current: bool = True
     candidate: str = ""
     device: str = ""
     epoch_here: str = ""
@@ -70,11 +73,12 @@ class OpFindings:
 
 
 def exit_code(ops: Sequence[OpFindings], dispatch: Sequence[Drift], *, strict: bool) -> int:
-    """0: every winner has its seed's bits here (``strict``: and all is as it was certified);
-    1: one has not; 3: a device is missing; 5: nothing shows it.
+    """0: every winner has its seed's bits here, and an import runs it (``strict``: and all is as
+    it was certified); 1: one has not; 3: a device is missing; 5: nothing shows it.
 
     Args:
-        dispatch: drifts of the library's own modules, which only ``strict`` minds.
+        dispatch: drifts of the modules between a caller and the kernels: what an import would
+            run is then not what was compared.
     """
     if any(each.equals_seed_here is False for each in ops):
         return 1
@@ -82,7 +86,7 @@ def exit_code(ops: Sequence[OpFindings], dispatch: Sequence[Drift], *, strict: b
         return 1
     if any(each.lacking for each in ops):
         return 3
-    undecided = any(each.equals_seed_here is None for each in ops)
+    undecided = bool(dispatch) or any(each.equals_seed_here is None for each in ops)
     if strict:
         undecided = undecided or any(each.matches_certificate is None for each in ops)
     return 5 if undecided or not ops else 0

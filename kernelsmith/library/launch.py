@@ -6,14 +6,14 @@ winner; every option of a launch is written down, those that host code leaves to
 
 import pprint
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelsmith import cases as forms_of_task
 from kernelsmith.errors import EvidenceError, InputError
-from kernelsmith.library.digests import class_facts
+from kernelsmith.library.certificate import PlanClassFacts
 from kernelsmith.library.package._pinned import DEFAULTS, FUSION
-from kernelsmith.model import ArgSpec, Case, PlanClass, Task
+from kernelsmith.model import ArgSpec, Case, Task
 
 HEAD = '''"""What was certified of this kernel. Made by kernelsmith, for the dispatch."""
 
@@ -22,7 +22,7 @@ DIVISIBLE = re.compile(r"^(\w+):([*\w]+)/16$")
 
 
 def text(
-    task: Task, classes: Mapping[str, PlanClass], device_facts: Mapping[str, Any], triton: str
+    task: Task, classes: Sequence[PlanClassFacts], device_facts: Mapping[str, Any], triton: str
 ) -> str:
     """The module's text: equal facts, equal bytes."""
     facts = {
@@ -30,7 +30,7 @@ def text(
         "triton": triton,
         "machine": _machine(task, device_facts),
         "forms": call_forms(task),
-        "classes": [launch_class(each) for _, each in sorted(classes.items())],
+        "classes": [launch_class(each) for each in classes],
     }
     return HEAD + pprint.pformat(facts, width=98, sort_dicts=True) + "\n"
 
@@ -58,21 +58,20 @@ def call_forms(task: Task) -> list[dict[str, Any]]:
     return found
 
 
-def launch_class(plan_class: PlanClass) -> dict[str, Any]:
+def launch_class(facts: PlanClassFacts) -> dict[str, Any]:
     """A plan class as ``package._launching`` takes it.
 
     Raises:
         InputError: a jit function is one of its constants; nobody but the trace can name those.
     """
-    words = plan_class.specialisation.split(" ")
+    words = facts.specialisation.split(" ")
     if any("=jit:" in word for word in words):
         raise InputError(
-            f"kernel {plan_class.kernel} takes a jit function as a constant: its launches cannot "
+            f"kernel {facts.kernel} takes a jit function as a constant: its launches cannot "
             "be certified",
             hint="let the kernel call the function by name",
         )
     divisible = [match[1] for word in words if (match := DIVISIBLE.match(word))]
-    facts = class_facts(plan_class)
     return {
         "id": facts.id,
         "kernel": facts.kernel,

@@ -22,6 +22,7 @@ EPOCH is "e" and the 16 hex digits of the numerics epoch: a name that Python can
 import json
 import keyword
 import re
+import stat
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +34,9 @@ SCHEMA: Literal["kernelsmith.library/1"] = "kernelsmith.library/1"
 INDEX = "library.json"
 CERTIFICATE = "certificate.json"
 KERNEL, SEED, LANG, LAUNCH = "kernel.py", "seed.py", "lang.py", "launch.py"
+FILES = (KERNEL, LANG, LAUNCH, SEED)
+"""What a certificate has the hashes of: these, and no others."""
+MOST_BYTES = 64 << 20
 EPOCH_NAME = re.compile(r"^e[0-9a-f]{16}$")
 
 
@@ -93,6 +97,18 @@ def require_op_name(name: str) -> None:
         )
 
 
+def content(path: Path) -> bytes | None:
+    """A file's bytes; None where it is missing, no regular file (a pipe is waited for without
+    end), larger than any file of a library, or unreadable."""
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
+            return None
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
 def is_library(folder: Path) -> bool:
     """Whether the folder has an index; :func:`read` says whether it can be read."""
     return (folder / INDEX).is_file()
@@ -105,17 +121,16 @@ def read(folder: Path) -> Library:
         InputError: the folder is no library, or its index is damaged.
     """
     path = folder / INDEX
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
+    if not is_library(folder):
         raise InputError(
             f"{folder} is no library: it has no {INDEX}",
             hint=f"`kernelsmith export --to {folder}` makes one",
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+        )
+    data = content(path)
+    if data is None:
+        raise InputError(f"cannot read {path}", hint="restore it, or give yourself read access")
     try:
-        found = Library.model_validate_json(text)
+        found = Library.model_validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"

@@ -6,11 +6,12 @@ that were certified, and so are its files. Winner and seed run in the gate's own
 the wall, in processes of their own; nothing of the library is imported.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
 from kernelsmith.devices.cpu.versions import require_triton
-from kernelsmith.errors import InputError, MissingError
+from kernelsmith.errors import EvidenceError, InputError, KernelsmithError, MissingError
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.epoch import epoch
 from kernelsmith.gate.subject import Subject, limits_on
@@ -27,11 +28,18 @@ FILE_KINDS = (
     "seed_missing",
     "certificate_of_another",
     "certificate_altered",
+    "not_recorded",
 )
 
 
 def verify_op(
-    folder: Path, op: str, name: str, device: Device, sandbox: Sandbox, secret: int
+    folder: Path,
+    op: str,
+    name: str,
+    device: Device,
+    sandbox: Sandbox,
+    secret: int,
+    recorded: Collection[str] | None = None,
 ) -> OpFindings:
     """Verifies one op in one epoch.
 
@@ -41,6 +49,7 @@ def verify_op(
         device: what it is asked for on.
         sandbox: starts the workers.
         secret: draws the fresh inputs; from ``secrets``, below 2**256.
+        recorded: SHA-256 of every certificate that a lineage knows, if one was given.
 
     Raises:
         MissingError: Triton is not here, or not one of those that are tested.
@@ -54,6 +63,8 @@ def verify_op(
         return _add(known, _unreadable(folder, op, name, error))
     known = replace(known, candidate=certificate.candidate, device=certificate.device)
     known = _add(known, *files.file_drifts(folder, op, name, certificate))
+    if recorded is not None and (stranger := files.record_drift(folder, op, name, recorded)):
+        known = _add(known, stranger)
     lacking = _lacking(certificate, device)
     if lacking is not None:
         return replace(_add(known, lacking), lacking=True)
@@ -67,16 +78,17 @@ def verify_op(
             return replace(known, matches_certificate=False)
         try:
             texts[file] = sources.judged(text)
-        except (SyntaxError, ValueError, InputError) as error:
-            message = f"{op}/{name}/{file} is not what the gate can judge: {error}"
+        except (*files.NO_PYTHON, InputError) as error:
+            what = str(error) or type(error).__name__
+            message = f"{op}/{name}/{file} is not what the gate can judge: {what}"
             equals = None if file == layout.SEED else False
             found = _add(known, _drift(kind, message))
             return replace(found, equals_seed_here=equals, matches_certificate=False)
     try:
         task = certificates.task_of(certificate, texts[layout.SEED])
-    except InputError as error:
+        own = files.own_facts_drift(folder, op, name, certificate, task, texts)
+    except (InputError, EvidenceError) as error:
         return _add(known, _unreadable(folder, op, name, error))
-    own = files.own_facts_drift(folder, op, name, certificate, texts)
     known = _add(known, *([own] if own else []))
     return _compare(known, certificate, task, texts[layout.KERNEL], device, sandbox, secret)
 
@@ -150,7 +162,7 @@ def _lacking(certificate: Certificate, device: Device) -> Drift | None:
     )
 
 
-def _unreadable(folder: Path, op: str, name: str, error: InputError) -> Drift:
+def _unreadable(folder: Path, op: str, name: str, error: KernelsmithError) -> Drift:
     path = layout.certificate_path(folder, op, name)
     return Drift(
         kind="certificate_unreadable",
@@ -164,8 +176,9 @@ def _unreadable(folder: Path, op: str, name: str, error: InputError) -> Drift:
 def _text(path: Path) -> str | None:
     """None: it is missing, or no text; its hash says so too."""
     try:
-        return path.read_bytes().decode("utf-8")
-    except (OSError, UnicodeDecodeError):
+        data = layout.content(path)
+        return None if data is None else data.decode("utf-8")
+    except UnicodeDecodeError:
         return None
 
 

@@ -3,7 +3,15 @@
 from sqlalchemy import Connection, select
 
 from kernelsmith.errors import InputError
-from kernelsmith.lineage.models import Step, VerdictRow
+from kernelsmith.lineage.models import ExportRow, Step, VerdictRow
+from kernelsmith.lineage.reviews import has_table
+
+
+def certificates(connection: Connection) -> frozenset[str]:
+    """SHA-256 of every certificate that an export wrote."""
+    if not has_table(connection, "exports"):
+        return frozenset()
+    return frozenset(connection.execute(select(ExportRow.certificate_hash)).scalars())
 
 
 def verdict_head(connection: Connection, record: str) -> str:

@@ -102,7 +102,7 @@ class FakeDevice:
     target = "cpu"
 
     def describe(self) -> dict[str, Any]:
-        return {"device": "cpu", "compiler": "none"}
+        return {"device": "cpu", "compiler": "none", "key": "fake"}
 
     def object_id(self, ttir: str) -> str:
         return hashlib.sha256(ttir.encode()).hexdigest()[:16]

@@ -20,7 +20,7 @@ from kernelsmith.gate.bench import Bench  # noqa: E402
 from kernelsmith.gate.epoch import epoch_of  # noqa: E402
 from kernelsmith.gate.subject import Limits, Outcome, Subject  # noqa: E402
 from kernelsmith.library import certificate as certificates  # noqa: E402
-from kernelsmith.library import contents, digests, layout, sources  # noqa: E402
+from kernelsmith.library import contents, digests, launch, layout, sources  # noqa: E402
 from kernelsmith.library.certificate import Certificate  # noqa: E402
 from kernelsmith.model import Task, candidate_id, new_candidate  # noqa: E402
 from kernelsmith.ports import Device  # noqa: E402
@@ -75,9 +75,9 @@ def add_epoch(folder: Path, source: str = WINNER, **facts: Any) -> str:
         layout.KERNEL: sources.packaged(source).encode(),
         layout.SEED: sources.packaged(task.seed_source).encode(),
         layout.LANG: contents.lang(),
-        layout.LAUNCH: b"CERTIFIED = {}\n",
     }
     told = {"triton": TRITON, "facts": FakeDevice().describe(), **facts}
+    files[layout.LAUNCH] = launch.text(task, (), told["facts"], told["triton"]).encode()
     made = certificate_of(task, source, files, **told)
     files[layout.CERTIFICATE] = certificates.text(made).encode()
     name = layout.epoch_name(made.epoch)

@@ -1,6 +1,12 @@
 """``verify``: both facts of each op and case, and every drift by its name."""
 
+import hashlib
+import importlib.util
 import json
+import marshal
+import os
+import py_compile
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +43,8 @@ def test_a_library_as_it_was_exported_is_verified(kit: Kit) -> None:
     assert {case["path"] for case in op["cases"]} == {"train", "infer"}
     code, out, _ = kit("verify", str(kit.folder))
     assert code == 0
-    assert out.splitlines()[-1] == "verified: 1 of 1 winners equal their seeds here"
+    assert "verified: 1 of 1 winners equal their seeds here" in out.splitlines()
+    assert out.splitlines()[-1].startswith("seeds and certificates are the folder's own word")
 
 
 def test_a_flipped_constant_names_op_case_and_file(kit: Kit) -> None:
@@ -134,7 +141,7 @@ def test_another_triton_is_another_epoch_and_no_fault(kit: Kit) -> None:
 
 
 def test_another_machine_is_named_by_its_facts(kit: Kit) -> None:
-    kit.epoch = add_epoch(kit.folder, facts={"device": "cpu", "compiler": "another"})
+    kit.epoch = add_epoch(kit.folder, facts={"device": "cpu", "compiler": "another", "key": "fake"})
     code, op, drifts = verified(kit)
     assert (code, facts(op), kinds(drifts)) == (0, (True, True), {"device_differs"})
     assert drifts[0]["message"] == "another epoch: compiler none, certified on another"
@@ -177,13 +184,127 @@ def test_digests_that_are_not_those_of_here_fail_strictly_alone(kit: Kit) -> Non
     assert verified(kit, "--strict")[0] == 1
 
 
-def test_an_edited_dispatch_is_named_and_fails_strictly(kit: Kit) -> None:
-    runtime = kit.folder / "_runtime.py"
-    runtime.write_text(runtime.read_text() + "\n")
+@pytest.mark.parametrize("file", ["_runtime.py", "__init__.py", "toy/__init__.py", "EPOCH"])
+def test_an_edited_dispatch_shows_nothing_of_what_an_import_runs(kit: Kit, file: str) -> None:
+    file = file.replace("EPOCH", f"toy/{kit.epoch}/__init__.py")
+    (kit.folder / file).write_text((kit.folder / file).read_text() + "\n")
     code, out, _ = kit("verify", str(kit.folder), "--json")
-    assert code == 0
-    assert [each["file"] for each in json.loads(out)["drifts"]] == ["_runtime.py"]
+    shown = json.loads(out)
+    assert (code, shown["verified"]) == (5, False)
+    assert [(each["kind"], each["file"]) for each in shown["drifts"]] == [
+        ("dispatch_differs", file)
+    ]
+    assert shown["kernels"][0]["equals_seed_here"] is True
     assert kit("verify", str(kit.folder), "--strict")[0] == 1
+    code, out, _ = kit("verify", str(kit.folder))
+    words = "not verified: 1 of 1 winners equal their seeds here, and an import may run something"
+    assert any(line.startswith(words) for line in out.splitlines())
+
+
+@pytest.mark.parametrize(
+    "shadow",
+    [
+        "__pycache__/_runtime.TAG.pyc",
+        "__pycache__/__init__.TAG.opt-1.pyc",
+        "toy/__pycache__/__init__.TAG.pyc",
+        "toy/EPOCH/__pycache__/kernel.TAG.pyc",
+        "toy/EPOCH/__pycache__/kernel.cpython-399.pyc",
+        "_runtime/__init__.py",
+        "__init__.TAG-x86_64-linux-gnu.so",
+        "toy.so",
+        "toy/EPOCH/lang.abi3.so",
+        "toy/EPOCH/seed.pyc",
+    ],
+)
+def test_what_python_would_import_instead_is_named(kit: Kit, shadow: str) -> None:
+    shadow = shadow.replace("TAG", sys.implementation.cache_tag).replace("EPOCH", kit.epoch)
+    path = kit.folder / shadow
+    path.parent.mkdir(exist_ok=True)
+    code = marshal.dumps(compile("print('not what was compared')", "", "exec"))
+    path.write_bytes(importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + code)
+    code, out, _ = kit("verify", str(kit.folder), "--json")
+    assert code == 5
+    named = shadow.removesuffix("/__init__.py")
+    assert [(each["kind"], each["file"]) for each in json.loads(out)["drifts"]] == [
+        ("shadowed", named)
+    ]
+
+
+def test_byte_code_that_python_made_of_the_sources_is_no_shadow(kit: Kit) -> None:
+    for path in sorted(kit.folder.rglob("*.py")):
+        for level in (0, 1, 2):
+            py_compile.compile(str(path), doraise=True, optimize=level)
+    assert len(list(kit.folder.rglob("*.pyc"))) > 30
+    assert kit("verify", str(kit.folder), "--strict")[0] == 0
+
+
+def test_byte_code_is_compared_whatever_its_time_stamp_says(kit: Kit) -> None:
+    runtime = kit.folder / "_runtime.py"
+    text, found = runtime.read_text(), runtime.stat()
+    runtime.write_text(text.replace("MOST_DECIDED = 4096", "MOST_DECIDED = 4095"))
+    os.utime(runtime, ns=(found.st_atime_ns, found.st_mtime_ns))
+    py_compile.compile(str(runtime), doraise=True)
+    runtime.write_text(text)
+    os.utime(runtime, ns=(found.st_atime_ns, found.st_mtime_ns))
+    code, out, _ = kit("verify", str(kit.folder), "--json")
+    assert (code, [each["kind"] for each in json.loads(out)["drifts"]]) == (5, ["shadowed"])
+
+
+@pytest.mark.parametrize("file", [layout.KERNEL, layout.SEED, layout.LANG, layout.LAUNCH])
+def test_a_certificate_without_the_hash_of_a_file_is_altered(kit: Kit, file: str) -> None:
+    path = kit.place / layout.CERTIFICATE
+    held = json.loads(path.read_text())
+    del held["files"][file]
+    path.write_text(json.dumps(held))
+    code, op, drifts = verified(kit)
+    assert (code, facts(op)) == (5, (None, False))
+    assert "certificate_altered" in kinds(drifts)
+
+
+def test_a_launch_file_that_allows_what_was_not_certified_is_named(kit: Kit) -> None:
+    """Its hash edited in the certificate as well: the plan classes and the task tell."""
+    kit.edit(layout.LAUNCH, lambda text: text.replace("'train'", "'any'", 1))
+    path = kit.place / layout.CERTIFICATE
+    held = json.loads(path.read_text())
+    changed = (kit.place / layout.LAUNCH).read_bytes()
+    held["files"][layout.LAUNCH] = hashlib.sha256(changed).hexdigest()
+    path.write_text(json.dumps(held))
+    code, op, drifts = verified(kit)
+    assert (code, facts(op)) == (5, (None, False))
+    assert [each["message"].partition(":")[0] for each in drifts] == ["the certificate was altered"]
+
+
+@pytest.mark.parametrize("file", [*layout.FILES, layout.CERTIFICATE])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(kit: Kit, file: str) -> None:
+    (kit.place / file).unlink()
+    os.mkfifo(kit.place / file)
+    assert kit("verify", str(kit.folder))[0] in (0, 5)
+
+
+@pytest.mark.parametrize("text", ["x = " + "-" * 100_000 + "1\n", "x = " + "(" * 5_000 + "\n"])
+def test_a_text_that_python_cannot_parse_is_no_winner(kit: Kit, text: str) -> None:
+    kit.edit(layout.KERNEL, lambda before: text)
+    code, op, drifts = verified(kit)
+    assert (code, facts(op)[0], kinds(drifts)) == (1, False, {"file_changed", "kernel_fails"})
+
+
+def test_every_epoch_can_be_verified(kit: Kit) -> None:
+    older, newer = kit.epoch, add_epoch(kit.folder, triton="3.9.0")
+
+    def seen(*words: str) -> tuple[int, list[tuple[str, bool]]]:
+        code, out, _ = kit("verify", str(kit.folder), "--json", *words)
+        kernels = json.loads(out)["kernels"]
+        return code, [(f"e{each['epoch']['certified']}", each["current"]) for each in kernels]
+
+    assert seen() == (0, [(newer, True)])
+    assert seen("--epoch", "all") == (0, [(older, False), (newer, True)])
+    assert seen("--epoch", older[1:9]) == (0, [(older, False)])
+    (kit.place / layout.SEED).unlink()
+    assert seen()[0] == 0
+    assert seen("--epoch", "all")[0] == 5
+    _, out, _ = kit("verify", str(kit.folder))
+    assert "not verified: 1 other epoch (--epoch all)" in out
+    assert kit("verify", str(kit.folder), "--epoch", "none")[0] == 2
 
 
 def test_a_copy_under_another_name_is_the_same_library(kit: Kit) -> None:
