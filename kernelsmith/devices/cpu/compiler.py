@@ -48,7 +48,15 @@ class CpuOptions:
 
 
 LAUNCH_OPTIONS = frozenset(
-    {"num_warps", "num_ctas", "num_stages", "maxnreg", "debug", "launch_cooperative_grid"}
+    {
+        "num_warps",
+        "num_ctas",
+        "num_stages",
+        "maxnreg",
+        "debug",
+        "sanitize_overflow",
+        "launch_cooperative_grid",
+    }
 )
 
 
@@ -74,6 +82,10 @@ class CpuBackend(BaseBackend):  # type: ignore[misc]
         """Options that this device fixes (fp fusion, dot precisions, ...) are not taken over: a
         kernel tuned for a GPU runs unmodified and stays strictly IEEE."""
         given = {k: v for k, v in options.items() if k in LAUNCH_OPTIONS and v is not None}
+        # Without ``debug`` the checks' assertions are left out: so are their sums, then.
+        given["sanitize_overflow"] = bool(
+            given.get("debug") and given.get("sanitize_overflow", True)
+        )
         return CpuOptions(**given)
 
     def pack_metadata(self, metadata: Any) -> tuple[int, int, int]:
