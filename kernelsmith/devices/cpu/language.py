@@ -23,7 +23,7 @@ argmax | | lowered | r = tl.argmax(a, 1) + tl.argmax(a, 0, tie_break_left=False)
 argmin | | lowered | r = tl.argmin(a, 1) + tl.argmin(a, 0, tie_break_left=False) |
 associative_scan | | lowered | r = tl.associative_scan(a, 1, first, reverse=True) | a left fold
 assume | | free | tl.assume(n > 0); r = x |
-atomic_add | | lowered | r = tl.atomic_add(p + i, x, mask=m) | the gate refuses atomics
+atomic_add | | lowered | r = tl.atomic_add(p + i, x, mask=m) | what the gate lets pass: ADR 0012
 atomic_and | | lowered | r = tl.atomic_and(q + i, i) |
 atomic_cas | | lowered | r = tl.atomic_cas(q + i, i, i + 1) |
 atomic_load | 3.9.0 | lowered | r = tl.atomic_load(q + i) |

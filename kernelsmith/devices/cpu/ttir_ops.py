@@ -43,7 +43,7 @@ STRUCTURE = _names(
 COLLECTIVE = _names("tt.reduce tt.scan tt.histogram tt.gather tt.map_elementwise")
 RETURNS = _names("tt.reduce.return tt.scan.return tt.map_elementwise.return")
 
-#: Atomic memory operations; the gate refuses candidates that use them.
+#: Atomic memory operations. Which of them the gate lets pass: ADR 0012.
 ATOMIC = _names("tt.atomic_rmw tt.atomic_cas tt.atomic_load tt.atomic_store tt.atomic_poll")
 #: What a kernel says to its host.
 REPORTS = _names("tt.print tt.assert")
