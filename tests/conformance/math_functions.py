@@ -19,7 +19,8 @@ FUNCTIONS: dict[str, tuple[Any, float, float]] = {
     "cos": (("between", -1000, 1000), 0.51, 2.0),
     "erf": (("between", -4, 4), 1.0, 2.0),
 }
-LIBRARY: dict[str, tuple[Any, float]] = {"tanh": (("between", -9, 9), 0.51)}
+LIBRARY: dict[str, tuple[Any, float, float]] = {"tanh": (("between", -9, 9), 0.51, 2.0)}
+POWER_ULP = 1.0
 _IMPORT = "from triton.language.extra import libdevice\n"
 
 
@@ -71,9 +72,10 @@ def _half(name: str, dtype: str, recipe: Any) -> Case:
 def _library() -> list[Case]:
     found = [
         elementwise("math_functions", f"libdevice.{name}", f"libdevice.{name}(a)",
-                    reference(name), "fp32", recipe=recipe, tolerance=ulp(bound),
+                    reference(name), dtype, recipe=recipe, tolerance=ulp(bound),
                     preamble=_IMPORT)
-        for name, (recipe, bound) in LIBRARY.items()
+        for name, (recipe, *bounds) in LIBRARY.items()
+        for dtype, bound in zip(("fp32", "fp64"), bounds, strict=True)
     ]  # fmt: skip
 
     def power(a: Array, b: Array) -> Array:
@@ -82,6 +84,6 @@ def _library() -> list[Case]:
     found.append(
         elementwise("math_functions", "libdevice.pow", "libdevice.pow(a, b)", power, "fp32",
                     "fp32", recipe=[("between", 0.01, 30), ("between", -5, 5)],
-                    tolerance=ulp(2.0), preamble=_IMPORT)
+                    tolerance=ulp(POWER_ULP), preamble=_IMPORT)
     )  # fmt: skip
     return found
