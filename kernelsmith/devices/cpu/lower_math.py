@@ -2,7 +2,7 @@
 
 float32 ``exp``, ``exp2``, ``log`` and ``log2`` use float32 polynomials with explicit fma (about
 1 ulp). ``sin``, ``cos``, ``tanh``, ``erf`` and ``pow`` are computed in float64 without fma and
-rounded once. float64 functions are good to about 2 ulp.
+rounded once. float64 functions are good to 2 ulp (exp, exp2, log, log2, erf, pow to 1).
 Polynomials after the Cephes library (S. Moshier) unless they are Taylor series.
 """
 
@@ -97,9 +97,16 @@ def _exp_of_rest(s: Asm, x: str, whole: str, base2: bool) -> str:
 
 
 def _exp_double(s: Asm, x: str, base2: bool) -> str:
-    """Taylor series of degree 13 after reduction to |r| <= ln(2) / 2."""
     t = "double"
     x = clamped(s, t, x, -1080.0 if base2 else -750.0, 1025.0 if base2 else 710.0)
+    p, n = _exp_parts(s, x, base2)
+    return scale(s, t, s.bin("fadd", t, p, s.const(t, 1.0)), n)
+
+
+def _exp_parts(s: Asm, x: str, base2: bool) -> tuple[str, str]:
+    """p and n with e^x (or 2^x) = (1 + p) 2^n: a Taylor series of degree 13 after reduction to
+    |r| <= ln(2) / 2."""
+    t = "double"
     scaled = x if base2 else s.bin("fmul", t, x, s.const(t, 1.4426950408889634))
     whole, n = nearest(s, t, scaled)
     if base2:
@@ -111,8 +118,7 @@ def _exp_double(s: Asm, x: str, base2: bool) -> str:
         r = s.bin("fsub", t, r, s.bin("fmul", t, whole, s.const(t, low)))
     series = tuple(1.0 / math.factorial(k) for k in range(13, 1, -1))
     p = horner(s, t, r, series, False)
-    p = s.bin("fadd", t, s.bin("fmul", t, p, s.bin("fmul", t, r, r)), r)
-    return scale(s, t, s.bin("fadd", t, p, s.const(t, 1.0)), n)
+    return s.bin("fadd", t, s.bin("fmul", t, p, s.bin("fmul", t, r, r)), r), n
 
 
 def _log_edges(s: Asm, t: str, x: str, value: str) -> str:
@@ -144,38 +150,52 @@ def _log_float(s: Asm, x: str, base2: bool) -> str:
 
 
 def _log_double(s: Asm, x: str, base2: bool) -> str:
-    """2 artanh(f / (2 + f)) as a series in odd powers."""
+    """log(1 + f) = f - (h - q (h + R)) with h = f^2 / 2, q = f / (2 + f), R a series in q^2: what
+    is rounded is small beside f, as in FreeBSD's msun."""
     t = "double"
     f, e = split(s, t, x)
     q = s.bin("fdiv", t, f, s.bin("fadd", t, f, s.const(t, 2.0)))
     z = s.bin("fmul", t, q, q)
+    h = s.bin("fmul", t, s.bin("fmul", t, f, s.const(t, 0.5)), f)
     series = tuple(2.0 / (2 * k + 1) for k in range(12, 0, -1))
-    p = s.bin("fmul", t, s.bin("fmul", t, horner(s, t, z, series, False), z), q)
-    value = s.bin("fadd", t, p, s.bin("fmul", t, q, s.const(t, 2.0)))
+    rest = s.bin("fmul", t, z, horner(s, t, z, series, False))
+    rest = s.bin("fmul", t, q, s.bin("fadd", t, h, rest))
     if base2:
-        value = s.bin("fmul", t, value, s.const(t, 1 / math.log(2)))
-        return _log_edges(s, t, x, s.bin("fadd", t, value, e))
+        return _log_edges(s, t, x, _to_base2(s, f, e, h, rest))
     high, low = 0.693147180369123816490, 1.90821492927058770002e-10
-    value = s.bin("fadd", t, value, s.bin("fmul", t, e, s.const(t, low)))
-    value = s.bin("fadd", t, value, s.bin("fmul", t, e, s.const(t, high)))
+    rest = s.bin("fadd", t, rest, s.bin("fmul", t, e, s.const(t, low)))
+    rest = s.bin("fsub", t, s.bin("fsub", t, h, rest), f)
+    value = s.bin("fsub", t, s.bin("fmul", t, e, s.const(t, high)), rest)
     return _log_edges(s, t, x, value)
 
 
+def _to_base2(s: Asm, f: str, e: str, h: str, rest: str) -> str:
+    """e + (f - h + rest) / ln 2: f - h in two parts, the first with 32 zero bits, and 1 / ln 2 too,
+    so that the product of the first parts is exact."""
+    t = "double"
+    whole = s.bin("fsub", t, f, h)
+    word = s.bin("and", "i64", s.cast("bitcast", t, whole, "i64"), s.const("i64", -(1 << 32)))
+    high = s.cast("bitcast", "i64", word, t)
+    low = s.bin("fadd", t, s.bin("fsub", t, s.bin("fsub", t, f, high), h), rest)
+    scale_high, scale_low = 1.44269504072144627571, 1.67517131648865118353e-10
+    value = s.bin("fmul", t, high, s.const(t, scale_high))
+    small = s.bin("fmul", t, s.bin("fadd", t, low, high), s.const(t, scale_low))
+    small = s.bin("fadd", t, small, s.bin("fmul", t, low, s.const(t, scale_high)))
+    total = s.bin("fadd", t, e, value)
+    small = s.bin("fadd", t, small, s.bin("fadd", t, s.bin("fsub", t, e, total), value))
+    return s.bin("fadd", t, small, total)
+
+
 def _tanh(s: Asm, x: str) -> str:
-    """sign(x) * (1 - e) / (1 + e) with e = exp(-2|x|); near 0, q / (q + 2) with q = exp(2|x|) - 1
-    as a series."""
+    """q / (q + 2) with q = exp(2 |x|) - 1, and the sign of x."""
     t = "double"
     size = s.call("fabs", t, x)
-    e = _exp_double(s, s.bin("fmul", t, size, s.const(t, -2.0)), False)
+    double = clamped(s, t, s.bin("fadd", t, size, size), 0.0, 44.0)
+    p, n = _exp_parts(s, double, False)
     one = s.const(t, 1.0)
-    value = s.bin("fdiv", t, s.bin("fsub", t, one, e), s.bin("fadd", t, one, e))
-    r = s.bin("fadd", t, size, size)
-    series = tuple(1.0 / math.factorial(k) for k in range(13, 1, -1))
-    q = horner(s, t, r, series, False)
-    q = s.bin("fadd", t, s.bin("fmul", t, q, s.bin("fmul", t, r, r)), r)
-    near = s.bin("fdiv", t, q, s.bin("fadd", t, q, s.const(t, 2.0)))
-    small = s.cmp("fcmp olt", t, size, s.const(t, 0.17))
-    return s.call("copysign", t, s.select(small, t, near, value), x)
+    q = s.bin("fadd", t, scale(s, t, p, n), s.bin("fsub", t, scale(s, t, one, n), one))
+    value = s.bin("fdiv", t, q, s.bin("fadd", t, q, s.const(t, 2.0)))
+    return s.call("copysign", t, value, x)
 
 
 def _erf(s: Asm, x: str) -> str:
