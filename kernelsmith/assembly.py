@@ -88,6 +88,9 @@ def proof_line(proofs: Mapping[str, Any]) -> str:
         tried = sum(proof[kind]["tried"] for proof in proofs.values())
         rejected = sum(proof[kind]["rejected"] for proof in proofs.values())
         parts.append(f"{rejected} of {tried} {kind} rejected")
+    for task, proof in proofs.items():
+        if told := "; ".join(proof.get("survived", ())):
+            parts.append(f"not told from {task}: {told} (it changes nothing, or no case sees it)")
     return ", ".join([*parts, "the seed passes every bit check"])
 
 

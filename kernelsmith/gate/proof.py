@@ -7,12 +7,15 @@ from typing import Any
 from kernelsmith.errors import EvidenceError
 from kernelsmith.gate.judge import BITS, Gate
 from kernelsmith.gate.probes.cheats import cheats
+from kernelsmith.gate.probes.drawn import drawn
 from kernelsmith.gate.probes.mutants import mutants
 from kernelsmith.model import Candidate, Verdict, new_candidate
 
 BEFORE_MEMORY = ("policy", "trace", "compile", "parity.train", "parity.infer", "memory")
 """What a cheat of memory must get through: repeats that it passes anyway are left out here."""
 MUTANT_REASONS = ("BITS_DIFFER", "PATHS_DIFFER")
+MOST_DRAWN = 6
+NEVER_RAN = ("POLICY", "TRACE", "SIGNATURE", "COMPILE")
 
 
 def prove(gate: Gate) -> dict[str, Any]:
@@ -20,8 +23,9 @@ def prove(gate: Gate) -> dict[str, Any]:
 
     Returns:
         ``{"cheats": {"tried", "rejected"}, "mutants": {"tried", "rejected"}, "unchecked",
-        "seed": "pass", "seconds", "rejections": [{"name", "check", "status", "message"}]}``.
-        "unchecked" is ["mutants"] for a user's own task, which has none, else [].
+        "seed": "pass", "seconds", "survived", "rejections": [{"name", "check", "status",
+        "message"}]}``. A user's own task has the mutants that are drawn from its seed: "survived"
+        names those that were not told from it, and "unchecked" is ["mutants"] if none was.
 
     Raises:
         TaskError: the task gives cheats nothing to hang on.
@@ -41,14 +45,33 @@ def prove(gate: Gate) -> dict[str, Any]:
         _require(name, verdict, MUTANT_REASONS, ())
         rejections.append(_rejection(name, verdict))
     _require_seed(gate)
+    killed, survived = ([], []) if gate.task.shipped else _try_drawn(gate)
+    rejections += killed
+    rejected = len(tried_mutants) + len(killed)
     return {
         "cheats": {"tried": len(tried_cheats), "rejected": len(tried_cheats)},
-        "mutants": {"tried": len(tried_mutants), "rejected": len(tried_mutants)},
-        "unchecked": [] if tried_mutants else ["mutants"],
+        "mutants": {"tried": rejected + len(survived), "rejected": rejected},
+        "survived": survived,
+        "unchecked": [] if rejected else ["mutants"],
         "seed": "pass",
         "seconds": time.monotonic() - begun,
         "rejections": rejections,
     }
+
+
+def _try_drawn(gate: Gate) -> tuple[list[dict[str, str]], list[str]]:
+    """(rejections, names of what was not told from the seed) of mutants of a user's own seed."""
+    killed: list[dict[str, str]] = []
+    survived: list[str] = []
+    for name, source in drawn(gate.task.seed_source, gate.task.entries):
+        if len(killed) + len(survived) == MOST_DRAWN:
+            break
+        verdict = gate.judge_bits(_candidate(gate, source), BITS)
+        if verdict.accepted:
+            survived.append(name)
+        elif verdict.status not in NEVER_RAN:
+            killed.append(_rejection(name, verdict))
+    return killed, survived
 
 
 def _require(

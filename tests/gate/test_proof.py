@@ -10,6 +10,7 @@ from kernelsmith.assembly import proof_line
 from kernelsmith.errors import EvidenceError, TaskError
 from kernelsmith.gate import policy, proof
 from kernelsmith.gate.probes.cheats import cheats
+from kernelsmith.gate.probes.drawn import drawn
 from kernelsmith.gate.probes.mutants import mutants
 from kernelsmith.model import Candidate, CheckResult, Status, Task, Verdict, seed_candidate
 
@@ -33,6 +34,9 @@ class ScriptedGate:
         answers: dict[str, tuple[Status, str]] = {self.task.seed_source: ("ACCEPTED", "memory")}
         answers |= {cheat.source: (cheat.status, cheat.checks[0]) for cheat in cheats(self.task)}
         answers |= {source: ("BITS_DIFFER", "parity.train") for _, source in mutants(self.task)}
+        if not self.task.shipped:
+            for _, source in drawn(self.task.seed_source, self.task.entries):
+                answers.setdefault(source, ("BITS_DIFFER", "parity.train"))
         status, check = {**answers, **self.wrongly}[candidate.source]
         passed = status == "ACCEPTED"
         last = CheckResult(
@@ -94,15 +98,37 @@ def test_a_seed_that_lost_a_mutants_text_is_told() -> None:
         mutants(other)
 
 
-def test_a_users_own_task_is_proved_by_cheats() -> None:
+def test_a_users_own_task_is_proved_by_cheats_and_by_mutants_drawn_from_its_seed() -> None:
     task = replace(catalog.load_task("linear", "cpu"), shipped=False, name="mine")
     found = proof.prove(ScriptedGate(task))
-    assert found["mutants"] == {"tried": 0, "rejected": 0}
-    assert found["unchecked"] == ["mutants"]
-    assert found["cheats"]["tried"] == 5
+    assert found["mutants"] == {"tried": 6, "rejected": 6}
+    assert (found["unchecked"], found["survived"]) == ([], [])
+    names = dict(drawn(task.seed_source, task.entries))
+    first, second = list(names)[:2]
+    wrongly: dict[str, tuple[Status, str]] = {
+        names[first]: ("ACCEPTED", "memory"),
+        names[second]: ("COMPILE", "compile"),  # says nothing: the next one is tried instead
+    }
+    found = proof.prove(ScriptedGate(task, wrongly))
+    assert found["mutants"] == {"tried": 6, "rejected": 5}
     assert proof_line({"mine": found}) == (
-        "5 of 5 cheats rejected, mutants of mine unchecked, the seed passes every bit check"
+        f"5 of 5 cheats rejected, 5 of 6 mutants rejected, not told from mine: {first} (it changes "
+        "nothing, or no case sees it), the seed passes every bit check"
     )
+    none: dict[str, tuple[Status, str]] = dict.fromkeys(names.values(), ("ACCEPTED", "memory"))
+    assert proof.prove(ScriptedGate(task, none))["unchecked"] == ["mutants"]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_drawn_mutants_are_of_many_kinds_and_within_the_language(name: str) -> None:
+    task = catalog.load_task(name, "cpu")
+    found = dict(drawn(task.seed_source, task.entries))
+    assert len(found) >= 6
+    assert len({*found.values(), task.seed_source}) == len(found) + 1
+    assert all(each.startswith("line ") for each in found)
+    assert any(" - 1" in each for each in list(found)[:6])
+    sums = "tree_sum(" in task.seed_source
+    assert any("tl.sum(" in each for each in list(found)[:6]) is sums
 
 
 def test_a_task_that_cheats_cannot_hang_on_is_the_users_to_mend() -> None:

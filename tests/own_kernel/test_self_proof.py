@@ -74,6 +74,7 @@ def test_a_right_gate_proves_itself_on_an_awkward_seed(tmp_path: Path) -> None:
         gate.close()
         sandbox.close()
     assert found["cheats"] == {"tried": 5, "rejected": 5}
+    assert (found["mutants"], found["survived"]) == ({"tried": 3, "rejected": 3}, [])
     third = found["rejections"][2]
     assert (third["check"], third["status"]) == ("parity.infer", "BITS_DIFFER")
 
