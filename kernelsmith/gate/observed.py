@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kernelsmith import cases as forms
-from kernelsmith.errors import EvidenceError
 from kernelsmith.gate import plans
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.observed_run import observe
@@ -54,24 +53,24 @@ def all_of(bench: Bench, reference: Reference, subject: Subject) -> list[Observe
     return found
 
 
-def require_bits(
+def same_bits(
     bench: Bench, reference: Reference, subject: Subject, found: Iterable[Observed]
-) -> None:
-    """Of a subject that has the seed's bits: so have its observed runs, where nothing was found.
-
-    Raises:
-        EvidenceError: the observing build computes other bits.
-    """
+) -> Outcome:
+    """Of a subject that has the seed's bits: so must have its observed runs, where nothing was
+    found. If not, the device lowers this kernel in two ways that differ, which is its own fault;
+    the kernel cannot be judged on it, as if it did not compile."""
     for one in found:
         if one.findings:
             continue
         if one.outputs != tuple(reference.outputs(one.case)):
-            raise EvidenceError(
-                f"case {one.case.id}: the observing build of {subject.candidate.id} computes other "
-                "bits than its kernel does",
-                hint="this is a fault of the device: please report it with the kernel",
+            return Outcome(
+                status="COMPILE",
+                message=f"case {one.case.id}: the observing build computes other bits than the "
+                "kernel does, which is the device's own fault: please report it",
+                evidence={"case": one.case.id},
             )
         bench.clean.add(_launched(subject, one.case))
+    return Outcome()
 
 
 def judged(task: Task, found: Iterable[Observed], kinds: Sequence[FindingKind]) -> Outcome:

@@ -273,7 +273,10 @@ def run_all(job: RunJob, files: dict[str, bytes], role: str) -> FakeReply:
             )
             return FakeReply(RunsResult(runs=tuple(results), failure=failure))
         places = []
-        for data in run_one(run, info, files):
+        outputs = run_one(run, info, files)
+        if job.observed and faults.get("wrong_when_observed"):
+            outputs = [bytes(len(data)) for data in outputs]
+        for data in outputs:
             places.append(OutputBytes(offset_bytes=len(blob), nbytes=len(data)))
             blob += data
         results.append(

@@ -90,6 +90,12 @@ def test_other_bits_are_looked_into_only_if_they_change_from_run_to_run(kit: Kit
     assert restless.checks[-1].evidence["seen"].startswith("parity.train: BITS_DIFFER: case ")
 
 
+def test_a_device_that_lowers_a_kernel_in_two_ways_does_not_judge_it(kit: Kit) -> None:
+    verdict = kit.judge(gain=1.5, wrong_when_observed=True)
+    assert (verdict.status, verdict.checks[-1].name) == ("COMPILE", "determinism")
+    assert "the device's own fault" in verdict.checks[-1].message
+
+
 def test_what_was_clean_is_not_observed_again(kit: Kit) -> None:
     kit.judge(gain=1.0)
     first = len(observed_jobs(kit))
