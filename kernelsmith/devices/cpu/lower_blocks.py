@@ -20,6 +20,7 @@ from kernelsmith.errors import CompileError
 
 Run = Callable[[Lowering, Sequence[Op]], None]
 
+BRANCHES = ("cf.br", "cf.cond_br")
 _TARGET = re.compile(r"(\^[\w.$-]+)(?:\(([^)]*)\))?")
 
 
@@ -45,7 +46,7 @@ def run_blocks(lo: Lowering, blocks: tuple[Block, ...], run: Run) -> list[Bound]
         run(lo, blocks[0].ops[:-1])
         return [lo.env[value] for value in blocks[0].ops[-1].operands]
     em, level = lo.em, lo.em.depth
-    returns = [b.ops[-1] for b in blocks if not b.ops[-1].name.startswith("cf.")]
+    returns = [b.ops[-1] for b in blocks if b.ops[-1].name not in BRANCHES]
     # Several returns meet in the values of the first one, which serve as names here.
     met = tuple(Value(v.name, v.ty) for v in returns[0].operands) if len(returns) > 1 else ()
     end = _place(lo, em.fresh("end"), met)
@@ -69,7 +70,7 @@ def ordered(blocks: tuple[Block, ...]) -> list[Block]:
     Raises:
         CompileError: branches that make a loop.
     """
-    ways = {b.label: [at for at, _ in _TARGET.findall(_branch(b))] for b in blocks}
+    ways = {b.label: [at for at, _ in targets(b.ops[-1])] for b in blocks}
     reached, todo = set[str](), [blocks[0].label]
     while todo:
         label = todo.pop()
@@ -94,9 +95,15 @@ def ordered(blocks: tuple[Block, ...]) -> list[Block]:
     return out
 
 
-def _branch(block: Block) -> str:
-    last = block.ops[-1]
-    return str(last.attrs["head"]) if last.name.startswith("cf.") else ""
+def targets(op: Op) -> list[tuple[str, tuple[Value, ...]]]:
+    """The labels that a block's last op leads to, and what it passes to each."""
+    found = []
+    given = op.operands[op.name == "cf.cond_br" :]
+    for label, passed in _TARGET.findall(str(op.attrs["head"])) if op.name in BRANCHES else ():
+        count = passed.count("%")
+        found.append((label, given[:count]))
+        given = given[count:]
+    return found
 
 
 def _place(lo: Lowering, label: str, receives: tuple[Value, ...]) -> _Place:
@@ -135,22 +142,16 @@ def _go(lo: Lowering, place: _Place, values: Sequence[Value]) -> None:
 def _leave(lo: Lowering, op: Op, places: dict[str, _Place], end: _Place) -> None:
     """The branch or return at a block's end."""
     em, level = lo.em, lo.em.depth
-    if not op.name.startswith("cf."):
+    if op.name not in BRANCHES:
         _go(lo, end, op.operands if end.receives else ())
         return
-    given = list(op.operands)
-    condition = given.pop(0) if op.name == "cf.cond_br" else None
-    targets: list[tuple[_Place, list[Value]]] = []
-    for label, passed in _TARGET.findall(str(op.attrs["head"])):
-        count = passed.count("%")
-        targets.append((places[label], given[:count]))
-        given = given[count:]
-    if condition is None:
-        _go(lo, *targets[0])
+    ways = [(places[label], given) for label, given in targets(op)]
+    if op.name == "cf.br":
+        _go(lo, *ways[0])
         return
     # Each way has a block of its own: it fills buffers, and both may lead to one place.
     name = em.fresh("edge")
-    em.do(level, f"br i1 {scalar(lo, condition).val}, label %{name}.t, label %{name}.f")
-    for side, target in zip("tf", targets, strict=True):
+    em.do(level, f"br i1 {scalar(lo, op.operands[0]).val}, label %{name}.t, label %{name}.f")
+    for side, target in zip("tf", ways, strict=True):
         em.block(level, f"{name}.{side}")
         _go(lo, *target)

@@ -3,9 +3,9 @@
 from kernelsmith.devices.cpu.lower_evaluate import evaluate, read_buffer, write_buffer
 from kernelsmith.devices.cpu.lower_forms import Form, as_vector
 from kernelsmith.devices.cpu.lower_memory import buffer_pointer
-from kernelsmith.devices.cpu.lower_nest import fill, lane_axis, over
+from kernelsmith.devices.cpu.lower_nest import dense, lane_axis, over
 from kernelsmith.devices.cpu.lower_state import Buffer, Context, Index, Lowering
-from kernelsmith.devices.cpu.ttir import BITS, Op, Value
+from kernelsmith.devices.cpu.ttir import BITS, Op
 
 
 def gather(lo: Lowering, op: Op) -> None:
@@ -15,7 +15,7 @@ def gather(lo: Lowering, op: Op) -> None:
     source, places = op.operands
     axis = op.attrs["axis"]
     assert isinstance(axis, int)
-    held = in_buffer(lo, source)
+    held = dense(lo, source)
     size = source.ty.shape[axis]
     out = lo.new_buffer(op.results[0].ty, held.dirty)
 
@@ -27,12 +27,6 @@ def gather(lo: Lowering, op: Op) -> None:
 
     over(lo, out.ty.shape, lane_axis(out.ty.shape), body)
     lo.env[op.results[0]] = out
-
-
-def in_buffer(lo: Lowering, value: Value) -> Buffer:
-    """A buffer with the elements of a tensor: its own, if it has one."""
-    bound = lo.env[value]
-    return bound if isinstance(bound, Buffer) else fill(lo, value)
 
 
 def _wide(lo: Lowering, ctx: Context, form: Form) -> Form:

@@ -97,3 +97,9 @@ def fill_all(lo: Lowering, pairs: Sequence[tuple[Value, Buffer]]) -> list[bool]:
 
     over(lo, shape, lane_axis(shape), body)
     return dirty
+
+
+def dense(lo: Lowering, value: Value) -> Buffer:
+    """A buffer with a tensor's elements: its own if it has one. The value is not bound to it."""
+    bound = lo.env[value]
+    return bound if isinstance(bound, Buffer) else fill(lo, value)

@@ -17,7 +17,8 @@ from kernelsmith.devices.cpu.lower_forms import Form, llvm, vec, vector_form
 from kernelsmith.devices.cpu.lower_graph import reaches
 from kernelsmith.devices.cpu.lower_masks import Masks, versioned
 from kernelsmith.devices.cpu.lower_nest import lane_axis, lane_count, over
-from kernelsmith.devices.cpu.lower_region import Forms, apply_region
+from kernelsmith.devices.cpu.lower_region import apply_region
+from kernelsmith.devices.cpu.lower_select import Forms
 from kernelsmith.devices.cpu.lower_state import Buffer, Context, Lowering, Scalar, index_const
 from kernelsmith.devices.cpu.ttir import Op
 from kernelsmith.errors import CompileError

@@ -1,21 +1,19 @@
 """The region of a reduction, scan or map: a scalar function, applied to vectors.
 
-Straight-line arithmetic runs on whole vectors. A region that branches, loops or calls runs on one
-lane after another. Bits are those of the scalar function either way.
+Arithmetic runs on whole vectors, with selects where the region branches. A region that loops, or
+does more than compute, runs on one lane after another. Bits are those of the scalar function either
+way.
 """
 
 from collections.abc import Sequence
 
-from kernelsmith.devices.cpu import lower_elementwise
 from kernelsmith.devices.cpu.lower_blocks import Run, run_blocks
-from kernelsmith.devices.cpu.lower_constant import constant
-from kernelsmith.devices.cpu.lower_forms import Form, as_vector, llvm, vec
-from kernelsmith.devices.cpu.lower_state import Lowering, Scalar
-from kernelsmith.devices.cpu.ttir import Block, Value
+from kernelsmith.devices.cpu.lower_evaluate import read_buffer, write_buffer
+from kernelsmith.devices.cpu.lower_forms import Form
+from kernelsmith.devices.cpu.lower_select import Forms, Region, select_all, selectable
+from kernelsmith.devices.cpu.lower_state import Context, Index, Lowering, Scalar
+from kernelsmith.devices.cpu.ttir import Ty, Value
 from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE
-
-Forms = list[Form]
-Region = tuple[Block, ...]
 
 
 def straight(region: Region) -> bool:
@@ -28,57 +26,39 @@ def apply_region(
     lo: Lowering, run: Run, lanes: int, region: Region, inputs: Sequence[Form]
 ) -> Forms:
     """The region's results for its arguments: scalars for ``lanes`` 1, else in any form."""
-    if straight(region):
-        return _whole(lo, lanes, region[0], inputs)
+    if straight(region) or (lanes > 1 and in_vectors(lo, region)):
+        return select_all(lo, lanes, region, inputs)
     if lanes == 1:
         return _scalars(lo, run, region, inputs)
+    return _lane_by_lane(lo, run, lanes, region, inputs)
+
+
+def in_vectors(lo: Lowering, region: Region) -> bool:
+    """Whether the region runs on whole vectors."""
+    return straight(region) or (not lo.plain and selectable(lo, region))
+
+
+def _lane_by_lane(
+    lo: Lowering, run: Run, lanes: int, region: Region, inputs: Sequence[Form]
+) -> Forms:
+    """Vectors pass through the arena: lanes of a register cannot be counted through."""
     em = lo.em
-    vectors = [as_vector(em, form, lanes) for form in inputs]
-    results = [value.ty.elem for value in _returned(region)]
+    whole: Index = (Form("A", "i64", 0, 0, 1, False, lanes),)
+    given = [lo.new_buffer(Ty(form.elem, (lanes,)), form.dirty) for form in inputs]
+    for buffer, form in zip(given, inputs, strict=True):
+        write_buffer(lo, Context(lanes, em.depth), buffer, whole, form)
+    types = [value.ty for value in _returned(region)]
+    outs = [lo.new_buffer(Ty(t.elem, (lanes,), t.pointee), t.elem in ("f32", "f64")) for t in types]
     with em.loop(lanes) as loop:
-        depth = em.depth
-        outs = [loop.carry(vec(elem, lanes), "poison") for elem in results]
-        ones = []
-        for form, vector in zip(inputs, vectors, strict=True):
-            kind = vec(form.elem, lanes)
-            one = em.op(depth, f"extractelement {kind} {vector}, i64 {loop.index}")
-            ones.append(Form("U", form.elem, one, depth, 0, form.dirty))
-        forms = _scalars(lo, run, region, ones)
-        for out, form in zip(outs, forms, strict=True):
-            kind = vec(form.elem, lanes)
-            item = f"{llvm(form.elem)} {form.val}"
-            new = em.op(depth, f"insertelement {kind} {out}, {item}, i64 {loop.index}")
-            loop.update(out, new)
-        news = [phi[3] for phi in loop.phis]
-    level = em.depth
-    return [
-        Form("V", form.elem, new, level, 0, form.elem in ("f32", "f64"))
-        for form, new in zip(forms, news, strict=True)
-    ]
+        at: Index = (Form("U", "i64", loop.index, em.depth),)
+        ones = [read_buffer(lo, Context(1, em.depth), buffer, at) for buffer in given]
+        for buffer, form in zip(outs, _scalars(lo, run, region, ones), strict=True):
+            write_buffer(lo, Context(1, em.depth), buffer, at, form)
+    return [read_buffer(lo, Context(lanes, em.depth), buffer, whole) for buffer in outs]
 
 
 def _returned(region: Region) -> tuple[Value, ...]:
     return next(b.ops[-1].operands for b in region if not b.ops[-1].name.startswith("cf."))
-
-
-def _whole(lo: Lowering, lanes: int, block: Block, inputs: Sequence[Form]) -> Forms:
-    known: dict[Value, Form] = dict(zip(block.args, inputs, strict=True))
-
-    def form(value: Value) -> Form:
-        if value in known:
-            return known[value]
-        bound = lo.env[value]
-        assert isinstance(bound, Scalar)
-        return bound.form
-
-    for op in block.ops[:-1]:
-        if op.name == "arith.constant":
-            known[op.results[0]] = constant(op)
-            continue
-        forms = [form(o) for o in op.operands]
-        result = lower_elementwise.apply(lo.em, lanes, op, forms, op.results[0].ty)
-        known[op.results[0]] = result
-    return [form(o) for o in block.ops[-1].operands]
 
 
 def _scalars(lo: Lowering, run: Run, region: Region, inputs: Sequence[Form]) -> Forms:

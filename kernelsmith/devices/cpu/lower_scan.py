@@ -12,7 +12,8 @@ from kernelsmith.devices.cpu.lower_evaluate import write_buffer
 from kernelsmith.devices.cpu.lower_forms import Form, llvm, vec
 from kernelsmith.devices.cpu.lower_nest import lane_axis, lane_count, over
 from kernelsmith.devices.cpu.lower_reduce import Fold, carry
-from kernelsmith.devices.cpu.lower_region import Forms, straight
+from kernelsmith.devices.cpu.lower_region import straight
+from kernelsmith.devices.cpu.lower_select import Forms
 from kernelsmith.devices.cpu.lower_state import Buffer, Context, Index, Lowering, index_const
 from kernelsmith.devices.cpu.ttir import Op
 
