@@ -1,13 +1,14 @@
 """Seeds and winners compiled for GPUs, on a machine without one: what each kernel uses and does.
 
     python benchmarks/cuda_compile.py [PYTHON ...] [--only NAME] [--archs 80,90,100]
+        [--aligned]
 
 Each PYTHON has its own Triton beside kernelsmith; the running one is always included. Every plan
-class of every timed case is compiled, for aligned and unaligned pointers. Registers, stack, shared
-memory and occupancy are read from the binary; PTX, and of aligned classes machine code too, is
-counted; what a winner does that none of its seed's kernels does is named. Writes
-``benchmarks/results/cuda_compile.json``; exits 1 if a kernel does not compile. Nothing is run: the
-figures say nothing of bits or speed.
+class of every timed case is compiled, for aligned and (a minute each for some) unaligned pointers;
+``--aligned`` leaves those out. Registers, stack, shared memory and occupancy are read from the
+binary; PTX is counted, on sm_90 machine code too; what a winner does that none of its seed's
+kernels does is named. Writes ``benchmarks/results/cuda_compile.json``; exits 1 if a kernel does not
+compile. Nothing is run: the figures say nothing of bits or speed.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "cuda_compile.json"
+SASS_ARCH = 90
 TASKS = ("rms_norm", "linear", "swiglu", "logprob")
 
 
@@ -61,6 +63,12 @@ def kernels_of(name: str, source: str, arch: int) -> list[Any]:
     return sorted(found.classes.values(), key=lambda one: (one.kernel, one.specialisation))
 
 
+def aligned(plan_class: Any) -> bool:
+    """Whether every pointer of a class is a multiple of 16."""
+    words = plan_class.specialisation.split()
+    return all(word.endswith("/16") for word in words if ":*" in word)
+
+
 def compiled(plan_class: Any, arch: int) -> dict[str, Any]:
     """What one class compiles to."""
     from kernelsmith.devices.cuda import device, lint, tools
@@ -69,16 +77,14 @@ def compiled(plan_class: Any, arch: int) -> dict[str, Any]:
     code = device.CudaDevice().cross_compile(plan_class.ttir, arch=arch)
     seconds = time.monotonic() - began_s
     info = device.object_info(code)
-    # Code for pointers that are not aligned is many times as long, and its machine code no other.
-    aligned = all(
-        word.endswith("/16") for word in plan_class.specialisation.split() if ":*" in word
-    )
-    counted = lint.lint(code.ptx, tools.sass(code.cubin) if aligned else "").facts()
+    # Of one generation: a disassembler takes longer than the compiler.
+    sass = tools.sass(code.cubin) if arch == SASS_ARCH and aligned(plan_class) else ""
+    counted = lint.lint(code.ptx, sass).facts()
     names = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "num_warps", "num_ctas")
     return {
         "kernel": plan_class.kernel,
         "class": plan_class.id,
-        "aligned": aligned,
+        "aligned": aligned(plan_class),
         "compile_s": round(seconds, 2),
         **{key: info.stats[key] for key in names},
         "occupancy": info.stats["occupancy"],
@@ -86,7 +92,7 @@ def compiled(plan_class: Any, arch: int) -> dict[str, Any]:
     }
 
 
-def run_here(only: str, archs: list[int]) -> dict[str, Any]:
+def run_here(only: str, archs: list[int], all_of_them: bool) -> dict[str, Any]:
     """Every source for every architecture, in this interpreter."""
     import triton
 
@@ -97,7 +103,8 @@ def run_here(only: str, archs: list[int]) -> dict[str, Any]:
         for arch in archs:
             seed: list[dict[str, int]] = []
             for label, source in sources(name).items():
-                rows = [compiled(one, arch) for one in kernels_of(name, source, arch)]
+                classes = kernels_of(name, source, arch)
+                rows = [compiled(one, arch) for one in classes if all_of_them or aligned(one)]
                 counts = [{**row["counts"], "stack_bytes": row["stack_bytes"]} for row in rows]
                 seed = seed or counts
                 beyond = {
@@ -133,19 +140,22 @@ def main(given: list[str]) -> int:
     parser.add_argument("pythons", nargs="*")
     parser.add_argument("--only", default="", choices=["", *TASKS])
     parser.add_argument("--archs", default="80,90,100")
+    parser.add_argument("--aligned", action="store_true")
     parser.add_argument("--here", action="store_true")
     options = parser.parse_args(given)
     archs = [int(arch) for arch in options.archs.split(",")]
     if options.here:
-        print(json.dumps(run_here(options.only, archs)))
+        print(json.dumps(run_here(options.only, archs, not options.aligned)))
         return 0
     passed = ["--archs", options.archs, *(["--only", options.only] if options.only else [])]
+    passed += ["--aligned"] if options.aligned else []
     reports = [run_in(one, passed) for one in dict.fromkeys((sys.executable, *options.pythons))]
     total = sum(len(entry["kernels"]) for report in reports for entry in report["sources"])
     document = {
         "schema": "kernelsmith/cuda-compile/1",
         "note": "compiled only: no GPU was there, nothing was run",
         "kernels": total,
+        "unaligned_too": not options.aligned,
         "versions": reports,
     }
     if not options.only:

@@ -17,6 +17,9 @@ from kernelsmith.model import (
 )
 from kernelsmith.ports import Role
 
+CO_RUNNERS = 8
+"""Launches of the same plan that a GPU is given beside a run's, in place of a program order."""
+
 Form = tuple[str, str, tuple[tuple[str, int], ...]]
 """Call form, dtype, dims other than the row count."""
 
