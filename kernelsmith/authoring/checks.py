@@ -6,7 +6,8 @@ from pathlib import Path
 
 from kernelsmith import catalog
 from kernelsmith.authoring import wording
-from kernelsmith.authoring.facts import Entry, read_seed
+from kernelsmith.authoring.facts import Entry, parsed, read_seed
+from kernelsmith.authoring.orders import left_open
 from kernelsmith.authoring.soundness import soundness
 from kernelsmith.catalog import Finding
 from kernelsmith.catalog_build import MAX_TIMED_CASES, build_task
@@ -80,6 +81,7 @@ def _of_seed(file: TaskFile, source: str) -> Iterator[Finding]:
         facts = read_seed(source, file.seed)
     except TaskError:
         return  # its syntax is told above
+    yield from left_open(parsed(source, file.seed), file.seed)
     known = {entry.name: entry for entry in facts.entries}
     for name in file.entries:
         if name not in known:

@@ -52,8 +52,8 @@ def choose_entries(facts: SeedFacts, named: Sequence[str], file: str) -> tuple[E
         raise InputError(
             f"{file} has no entry: no public function launches a kernel "
             f"(kernels: {', '.join(facts.kernels) or 'none'}; other public functions: {quiet})",
-            hint="write a function such as forward_train(x, ...) that allocates its outputs with "
-            "x.new_empty(...), launches kernel[grid](...) and returns them",
+            hint="write a function, in no class, such as forward_train(x, ...) that allocates its "
+            "outputs with x.new_empty(...), launches kernel[grid](...) and returns them",
         )
     chosen = [known[name] for name in dict.fromkeys(named)] if named else list(known.values())
     for entry in chosen:

@@ -61,7 +61,11 @@ def _output(task: Task, call: Call, output: OutputSpec) -> Iterator[Finding]:
 def _integers(call: Call, arg: ArgSpec) -> Iterator[Finding]:
     if not arg.dtype.startswith(("int", "uint", "bool")):
         return
-    hint = 'recipe = "index" draws columns of the call\'s tensor that is drawn by "logits"'
+    hint = (
+        'recipe = "index" draws columns of the call\'s tensor that is drawn by "logits": '
+        f"--arg {arg.name}={arg.dtype}[M]@index --arg x=T[M,N]@logits; for other integers there "
+        "is no recipe yet"
+    )
     if arg.recipe in FLOAT_RECIPES:
         yield _finding(
             "warning",

@@ -213,3 +213,22 @@ def test_recipes_that_do_not_go_together_are_an_error(folder: Path) -> None:
     assert any(
         level == "error" and "its inputs cannot be drawn" in message for level, message in found
     )
+
+
+def test_orders_and_roundings_that_a_seed_leaves_open_are_named_once_each(folder: Path) -> None:
+    path = folder / "scale.py"
+    text = path.read_text()
+    old = "    y = x * w * factor\n"
+    assert old in text
+    path.write_text(text.replace(old, f"    w = w / tl.sqrt(tl.sum(x, axis=0)) / x.sum()\n{old}"))
+    found = changed(folder)
+    line = 1 + text[: text.index(old)].count("\n")
+    assert [message.partition("` ")[0] for _, message in found] == [
+        f"seed scale.py, line {line}: `{kind}" for kind in ("tl.sum", ".sum", "/", "tl.sqrt")
+    ]
+    assert {level for level, _ in found} == {"warning"}
+
+
+@pytest.mark.parametrize("name", ["rms_norm", "linear", "swiglu", "logprob"])
+def test_the_shipped_seeds_leave_nothing_open(name: str) -> None:
+    assert not [each for each in check(name) if "compiler" in each.message]
