@@ -215,6 +215,16 @@ def test_a_program_that_waits_for_another_is_stopped_and_named(
     assert "to change bytes 0 to 3 of scratch 1 (flag_ptr)" in check["message"]
 
 
+def test_a_loop_that_nobody_can_end_is_stopped_and_named(gate: Any) -> None:
+    source = SEED.replace(STORE, f"    while n > 0:\n    {STORE}")
+    code, out = gate(source)
+    document = json.loads(out)
+    assert (code, document["status"]) == (1, "TIMEOUT")
+    line = line_of(source, "while")
+    message = failed(document)["message"]
+    assert f"never leaves the loop at line {line}: a turn of it changes nothing" in message
+
+
 def test_integer_atomics_that_commute_pass_every_check_about_bits(gate: Any) -> None:
     document = json.loads(gate(COUNTS)[1])
     assert failed(document)["name"] in ("latency", "confirm")
