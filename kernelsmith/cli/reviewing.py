@@ -118,16 +118,24 @@ def _page(connection: Any, record: str) -> "Page":
 
 
 def _decide(record: str, decision: str, note: str, who: str, db: Path | None) -> "Page":
-    """Records a decision and reads the page again. What stands already is not said twice."""
+    """Records a decision and reads the page again. What stands already is not said twice.
+
+    Raises:
+        InputError: it may not be approved, or nothing stands that could be taken back.
+        EvidenceError: it is an approval, and the lineage was edited after it was recorded.
+    """
     from kernelsmith.lineage.database import open_for_reading
     from kernelsmith.lineage.reviews import standing
     from kernelsmith.lineage.store import open_store
+    from kernelsmith.lineage.verify import require_intact
 
     path = db or config.load().db
     open_for_reading(path).close()  # never creates one
     store = open_store(path)
     try:
         with store.database.reading() as connection:
+            if decision == "approve":
+                require_intact(connection)
             stands = standing(connection, record)
         said = (decision, who, note)
         if stands is None or (stands.decision, stands.reviewer, stands.note) != said:

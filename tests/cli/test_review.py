@@ -237,6 +237,19 @@ def test_a_note_is_kept_short_and_a_reviewer_is_one_line(kernelsmith: Kernelsmit
     assert "yyy …" in out
 
 
+def test_nothing_is_approved_of_a_lineage_that_was_edited(
+    kernelsmith: Kernelsmith, tmp_path: Path
+) -> None:
+    name = winner_of(kernelsmith)
+    with sqlite3.connect(tmp_path / "runs.db") as connection:
+        connection.execute("UPDATE retimings SET holds = 1, elapsed_s = 0")
+    connection.close()
+    code, out, err = kernelsmith("review", "--approve", name)
+    assert (code, out) == (5, "")
+    assert "the lineage was edited after it was recorded" in one_error_line(err)
+    assert kernelsmith("review", "--reject", name)[0] == 0
+
+
 def test_an_empty_id_names_nothing(kernelsmith: Kernelsmith) -> None:
     """What a script makes of a variable that is not set."""
     run_of(kernelsmith)
