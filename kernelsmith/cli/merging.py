@@ -30,7 +30,9 @@ def merge(
     prefer: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="It takes each case where no other is faster by the task's min_gain."
+            metavar="ID",
+            help="It takes each case where no other is faster by the task's min_gain; default: "
+            "the one that gains most overall.",
         ),
     ] = None,
     out: Annotated[
@@ -47,8 +49,9 @@ def merge(
 ) -> None:
     """Make one per-shape dispatch of several winners, and judge it as a new candidate.
 
-    Each timed case goes to the winner whose gain over the seed on record is greatest; between two
-    cases the boundary is their sizes' geometric mean. The verdict goes on record, for review.
+    Each timed case goes to the winner whose gain over the seed on record is greatest, by the task's
+    min_gain at least; between two cases the boundary is their sizes' geometric mean. The verdict
+    goes on record, for review.
     """
     found = _found(names, task, db)
     chosen = None if prefer is None else _preferred(prefer, [each for each, _, _ in found])

@@ -41,12 +41,15 @@ def merge(task: Task, winners: Sequence[Winner], prefer: str | None = None) -> M
     """One module from two or more winners of a task.
 
     Args:
-        prefer: a winner's id. It takes each case where no other is faster by the task's
-            ``min_gain``, and the entries that no case times.
+        prefer: a winner's id, by default of the one that gains most overall. It takes each case
+            where no other is faster by the task's ``min_gain`` (less than that is noise, and no
+            reason for a dispatch), and the entries that no case times.
 
     Raises:
         InputError: no case was timed for all of them, or one lacks an entry.
     """
+    if prefer is None and winners:
+        prefer = max(winners, key=lambda each: each.overall).id
     timed = [
         case
         for case in task.cases

@@ -134,8 +134,11 @@ def test_the_same_program_in_other_words_is_no_merge() -> None:
 def test_a_preferred_winner_takes_what_is_within_the_smallest_gain() -> None:
     first, second = rms_pair()
     near = replace(second, gains={name: gain * 1.005 for name, gain in first.gains.items()})
-    assert merge(RMS, (first, near)).same_as == near.id
     assert merge(RMS, (first, near), prefer=first.id).same_as == first.id
+    assert merge(RMS, (first, near), prefer=near.id).same_as == near.id
+    for best in (first, near):  # by default the one that gains most overall
+        others = [replace(each, overall=1.0 + (each.id == best.id)) for each in (first, near)]
+        assert merge(RMS, others).same_as == best.id
 
 
 def test_an_entry_that_no_case_times_is_the_best_ones_overall() -> None:

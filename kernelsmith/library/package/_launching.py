@@ -100,10 +100,15 @@ def host_functions(module: ModuleType, stand_in: Any, tape: Any = None) -> dict[
 
 def run(function: Any, values: dict[str, Any], programs: int) -> Any:
     """Calls a host function on its arguments, and on ``num_programs`` if it takes that too."""
-    takes = "num_programs" in function.__code__.co_varnames[: function.__code__.co_argcount]
-    if takes and "num_programs" not in values:
+    if takes_programs(function) and "num_programs" not in values:
         return function(**values, num_programs=programs)
     return function(**values)
+
+
+def takes_programs(function: Any) -> bool:
+    """Whether a host function has a parameter ``num_programs``."""
+    code = function.__code__
+    return "num_programs" in code.co_varnames[: code.co_argcount]
 
 
 class Winner:
@@ -116,7 +121,10 @@ class Winner:
     def __init__(self, module: ModuleType, classes: Any) -> None:
         self._tape = threading.local()
         self._functions = host_functions(module, Noted, self._tape)
-        self._planned_functions = host_functions(module, Planned, self._tape)
+        self._planned_functions = {
+            name: (each, takes_programs(each))
+            for name, each in host_functions(module, Planned, self._tape).items()
+        }
         self._binders: dict[tuple[int, Any], Any] = {}
         self._twins: dict[tuple[Any, frozenset[str]], Any] = {}
         self._lock = threading.Lock()
@@ -152,7 +160,10 @@ class Winner:
         reads nothing else, so it makes the launches of that call (what it allocates is aligned
         to 16 bytes and more by every allocator of torch)."""
         self._tape.plan = iter(plan)
-        return run(self._planned_functions[entry], values, programs)
+        function, takes = self._planned_functions[entry]
+        if takes and "num_programs" not in values:
+            return function(**values, num_programs=programs)
+        return function(**values)
 
     def _planned(self, kernel: Any, grid: Any, args: Any, kwargs: Any) -> tuple[Step, Any]:
         """The launch, without a kernel where its grid is empty; and all arguments."""

@@ -19,6 +19,7 @@ from ._forms import Forms, laid_out, to_copy
 from ._launching import NotCertifiedError, Pinned, Winner, host_functions, run
 from ._loading import Epoch
 
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 MOST_REASONS = 64
 MOST_DECIDED = 4096
 """Kinds of calls whose decision is remembered, so that only the first is looked up in words."""
@@ -100,6 +101,7 @@ class Op:
         self._lock = threading.Lock()
         self._machine: str | None = None
         self._cpu_driver: Any = None
+        self._certified_cpu = self._facts.get("device") == "cpu"
         self._decided: dict[Any, Decided] = {}
 
     def entries(self) -> dict[str, Any]:
@@ -121,11 +123,14 @@ class Op:
             return self._first(key, entry, values)
         if decided.copied:
             values = laid_out(values, decided.copied)
-        with self._at_work(values, entry):
-            if decided.reason:
-                returned = run(self._seed[entry], values, self._programs)
-            else:
-                returned = self._ready().again(entry, values, self._programs, decided.plan)
+        if not decided.reason and self._certified_cpu and self._cpu_driver.is_active():
+            returned = self._ready().again(entry, values, self._programs, decided.plan)
+        else:
+            with self._at_work(values, entry):
+                if decided.reason:
+                    returned = run(self._seed[entry], values, self._programs)
+                else:
+                    returned = self._ready().again(entry, values, self._programs, decided.plan)
         self.counts.add(decided.reason, copied=bool(decided.copied))
         return returned
 
@@ -238,12 +243,12 @@ def install(names: dict[str, Any]) -> None:
 def _told_apart(value: Any) -> Any:
     """What of an argument a decision hangs on: types, sizes, strides, alignment and numbers, never
     what a tensor holds."""
-    if isinstance(value, torch.Tensor):
-        if not _has_memory(value):
-            return type(value)
-        place = value.data_ptr() & 15, value.is_neg()
-        return value.dtype, value.shape, value.stride(), value.device, place
     kind = type(value)
+    if kind in PLAIN or isinstance(value, torch.Tensor):
+        if kind not in PLAIN and not _has_memory(value):
+            return kind
+        where = value.data_ptr() & 15, value.is_neg()
+        return value.dtype, value.shape, value.stride(), value.device, where
     if kind is float:
         return kind, repr(value)  # the zeros are two
     return (kind, value) if kind in (int, bool, str) else kind
