@@ -4,6 +4,7 @@ The seed runs in a worker of its own. Its bytes stay on the host; they are never
 that holds a candidate.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 
 from kernelsmith import cases as forms
@@ -13,6 +14,10 @@ from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.compare import difference
 from kernelsmith.gate.subject import Ask, Execution, Outcome, Subject, draw_seed
 from kernelsmith.model import Case, Inputs, Status, Task
+
+PERIODS = (1021, 509, 251, 127)
+DRAWN_ELEMENTS = 1 << 22
+"""Of each tensor with a row a token, about as many are drawn on a GPU; primes, see below."""
 
 
 class Reference:
@@ -43,10 +48,19 @@ class Reference:
             labels: other values of the same kind, one set for each tuple of labels.
             of: take the values of this case, laid out as ``case`` has them.
             rows: only these tokens of ``of``'s batch, in this order; -1 is a padding row.
+
+        Of a GPU's large batches a part is drawn and its tokens repeat; see :func:`drawn_tokens`.
         """
-        seed = draw_seed(self.secret, (of or case).id, *labels)
-        tokens = (of or case).dim(self.task.token_dim) if rows is not None else None
-        return forms.inputs_for(self.task, case, seed, rows=rows, base_tokens=tokens)
+        base = of or case
+        seed = draw_seed(self.secret, base.id, *labels)
+        tokens = dict(base.dims).get(self.task.token_dim, 0)
+        period = drawn_tokens(self.task, base)
+        if period is not None:
+            whole = range(tokens) if rows is None else rows
+            rows = tuple(row if row < 0 else row % period for row in whole)
+            tokens = period
+        base_tokens = None if rows is None else tokens
+        return forms.inputs_for(self.task, case, seed, rows=rows, base_tokens=base_tokens)
 
     def outputs(self, case: Case) -> tuple[bytes, ...]:
         """The seed's outputs of one of the task's cases on :meth:`inputs` (without labels)."""
@@ -83,6 +97,26 @@ class Reference:
             raise TaskError(
                 f"the seed of task {self.task.name} fails: {found.status}: {found.message}"
             )
+
+
+def drawn_tokens(task: Task, case: Case) -> int | None:
+    """How many tokens of a case's batch are drawn; None: all of them.
+
+    A training batch for a GPU has hundreds of millions of numbers, which take longer to draw than
+    a session lasts, in every process that needs them. So a part of it is drawn and repeated, a
+    prime number of tokens long, so that no block of a kernel sees the repetition in step.
+    """
+    if task.device != "cuda":
+        return None
+    tokens = dict(case.dims).get(task.token_dim, 0)
+    widest = 1
+    for index, arg in enumerate(task.call(case.call).args):
+        if arg.kind == "tensor" and forms.token_axis(task, arg) is not None and tokens:
+            meta = forms.tensor_meta(arg, case, index)
+            widest = max(widest, math.prod(meta.shape) // tokens)
+    fit = [period for period in PERIODS if period * widest <= DRAWN_ELEMENTS]
+    period = fit[0] if fit else PERIODS[-1]
+    return period if tokens > period else None
 
 
 def chunks(cases: Sequence[Case], size: int) -> Iterable[Sequence[Case]]:
