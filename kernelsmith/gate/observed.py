@@ -13,10 +13,9 @@ from kernelsmith import cases as forms
 from kernelsmith.gate import plans
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.observed_run import observe
-from kernelsmith.gate.observed_words import sentence
 from kernelsmith.gate.reference import Reference
 from kernelsmith.gate.subject import Ask, Observed, Outcome, Subject
-from kernelsmith.model import Case, Finding, FindingKind, Status, Task
+from kernelsmith.model import Case, Finding, FindingKind, Status, Task, sentence
 
 RACES: tuple[FindingKind, ...] = ("float_atomic", "race", "atomic_order")
 BOUNDS: tuple[FindingKind, ...] = ("out_of_bounds", "gap", "unwritten")

@@ -19,6 +19,7 @@ from kernelsmith.model.conversation import (
     SessionStart,
     ToolDone,
 )
+from kernelsmith.model.findings import Finding, FindingKind, sentence
 from kernelsmith.model.look import KernelCode, Look, LookKind
 from kernelsmith.model.messages import (
     ASSEMBLY_MAX_BYTES,
@@ -26,8 +27,6 @@ from kernelsmith.model.messages import (
     CaseTimes,
     CompileJob,
     CompileResult,
-    Finding,
-    FindingKind,
     Inputs,
     InputSpec,
     Job,
@@ -144,4 +143,5 @@ __all__ = [
     "cost_usd",
     "new_candidate",
     "seed_candidate",
+    "sentence",
 ]

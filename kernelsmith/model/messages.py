@@ -7,6 +7,7 @@ Strides are in elements, offsets and sizes ``*_bytes`` in bytes. Dtypes are the 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kernelsmith.model.findings import Finding
 from kernelsmith.model.nouns import Status
 
 ASSEMBLY_MAX_BYTES = 1 << 19
@@ -233,50 +234,6 @@ class OutputBytes:
 
     offset_bytes: int
     nbytes: int
-
-
-FindingKind = Literal[
-    "out_of_bounds",
-    "gap",
-    "unwritten",
-    "race",
-    "atomic_order",
-    "float_atomic",
-    "spin",
-    "endless",
-    "unfinished",
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What an observed run found at one source line, all accesses of one kind merged.
-
-    ``program`` is the first that showed it, ``other_*`` whom it met there. Bytes [``begin``,
-    ``end``) count from the start of ``buffer`` (:func:`worker.buffers.names`), the memory behind
-    the kernel's parameter ``argument``. ``count``: accesses, or turns of a loop.
-
-    Kinds: outside the buffer; in a gap between its rows; read, and never written; touched by two
-    programs, one writing without an atomic; changed by atomics that do not commute; by adding
-    floats; a loop in which nothing changes that another program would have to end; that nobody
-    ends; that had not ended when the time was up."""
-
-    kind: FindingKind
-    kernel: str
-    line: str
-    does: str
-    launch: int
-    program: tuple[int, int, int]
-    argument: str = ""
-    buffer: str = ""
-    buffer_bytes: int = 0
-    item_bytes: int = 0
-    begin: int = 0
-    end: int = 0
-    count: int = 1
-    other_line: str = ""
-    other_does: str = ""
-    other_program: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,10 @@ Importing this package imports none of triton, torch, llvmlite and numpy.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernelsmith.model import Finding
 
 
 def activate(*, threads: int | None = None, order: str = "ascending") -> None:
@@ -64,6 +67,36 @@ def activated(*, threads: int | None = None, order: str = "ascending") -> Iterat
     driver.set_active(ours)
     try:
         yield
+    finally:
+        driver.set_active(before)
+        ours.close()
+
+
+@contextmanager
+def observing() -> Iterator["list[Finding]"]:
+    """``kernel[grid](*cpu_tensors)`` in observing builds, for the length of a ``with`` block.
+
+    Yields a list that each launch adds to: what its programs do to one another and out of bounds,
+    by line, program and bytes. Programs run one after the other, in ascending order; an access out
+    of bounds is not performed; ``str()`` of a finding is one line. What was active before is
+    active again afterwards.
+
+    Raises:
+        MissingError: as :func:`activate`.
+    """
+    from kernelsmith.devices.cpu.versions import require_triton
+
+    require_triton()
+    from triton.runtime import driver
+
+    from kernelsmith.devices.cpu.driver import CpuDriver
+
+    found: list[Finding] = []
+    before = _before(driver)
+    ours = CpuDriver(previous=before, found=found)
+    driver.set_active(ours)
+    try:
+        yield found
     finally:
         driver.set_active(before)
         ours.close()

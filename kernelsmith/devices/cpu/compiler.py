@@ -4,6 +4,7 @@
 so it imports nothing heavy and nothing of Triton but the base class.
 """
 
+import functools
 import hashlib
 from dataclasses import dataclass
 from types import ModuleType
@@ -12,6 +13,8 @@ from typing import Any
 from triton.backends.compiler import BaseBackend, GPUTarget
 
 BACKEND = "cpu"
+OBSERVED_ARCH = "x86_64-observed"
+"""Of the target whose kernels are observing builds."""
 FP8_TYPES = ("fp8e5", "fp8e4nv", "fp8e4b15", "fp8e4b8", "fp8e5b16")
 DOT_PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
 
@@ -76,7 +79,7 @@ class CpuBackend(BaseBackend):  # type: ignore[misc]
     def hash(self) -> str:
         from kernelsmith.devices.cpu.epoch import cache_key
 
-        return cache_key()
+        return f"{cache_key()}-{self.target.arch}"
 
     def parse_options(self, options: dict[str, Any]) -> CpuOptions:
         """Options that this device fixes (fp fusion, dot precisions, ...) are not taken over: a
@@ -112,16 +115,17 @@ class CpuBackend(BaseBackend):  # type: ignore[misc]
         from kernelsmith.devices.cpu.emit import run_ttir_passes
 
         stages["ttir"] = lambda module, metadata: run_ttir_passes(module)
-        stages["obj"] = _make_object
+        observed = self.target.arch == OBSERVED_ARCH
+        stages["obj"] = functools.partial(_make_object, observed=observed)
 
 
-def _make_object(module: Any, metadata: dict[str, Any]) -> bytes:
+def _make_object(module: Any, metadata: dict[str, Any], *, observed: bool) -> bytes:
     """Lowers a TTIR module; the launcher's needs go into ``metadata``, which Triton keeps as
     JSON beside the object in its cache."""
     from kernelsmith.devices.cpu.compile import compile_ttir
     from kernelsmith.devices.cpu.emit import module_text
 
-    compiled = compile_ttir(module_text(module))
+    compiled = compile_ttir(module_text(module), observed=observed)
     info = compiled.info
     metadata["name"] = info.symbol
     metadata["shared"] = 0
@@ -129,4 +133,5 @@ def _make_object(module: Any, metadata: dict[str, Any]) -> bytes:
     metadata["params"] = list(info.params)
     metadata["arena_bytes"] = info.arena_bytes
     metadata["reports"] = info.stats.get("reports", [])
+    metadata["observed"] = {key: info.stats[key] for key in ("sites", "names") if observed}
     return bytes(compiled.code)

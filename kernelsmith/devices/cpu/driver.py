@@ -12,15 +12,18 @@ from typing import Any
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
+from kernelsmith.devices.cpu.compiler import OBSERVED_ARCH
+
 # Triton keys each jit function's compiled kernels by device number alone. GPUs count from 0, so
 # a GPU and this device in one process must not share one.
 DEVICE_NUMBER = -1
+OBSERVING_NUMBER = -2
 MAX_THREADS = 1 << 30
 
 
-def cpu_target() -> GPUTarget:
+def cpu_target(*, observing: bool = False) -> GPUTarget:
     """What Triton calls the target, GPU or not."""
-    return GPUTarget("cpu", "x86_64", 1)
+    return GPUTarget("cpu", OBSERVED_ARCH if observing else "x86_64", 1)
 
 
 class CpuLoader:
@@ -76,12 +79,20 @@ class GridInCharge:
     def run(self, *launch: Any) -> None:
         self._active.active.grid.run(*launch)
 
+    def observe(self, *launch: Any) -> None:
+        self._active.active.grid.observe(*launch)
+
 
 class CpuDriver(DriverBase):  # type: ignore[misc]
     """Runs grids over threads of this process. Made by ``kernelsmith.devices.cpu.activate``."""
 
     def __init__(
-        self, *, threads: int | None = None, order: str = "ascending", previous: Any = None
+        self,
+        *,
+        threads: int | None = None,
+        order: str = "ascending",
+        previous: Any = None,
+        found: list[Any] | None = None,
     ) -> None:
         from kernelsmith.devices.cpu.grid import Grid
         from kernelsmith.devices.cpu.launch import launcher_for
@@ -89,7 +100,12 @@ class CpuDriver(DriverBase):  # type: ignore[misc]
         super().__init__()
         self.previous = previous
         self.utils = CpuLoader()
-        self.grid = Grid(threads=threads or len(os.sched_getaffinity(0)), order=order)
+        self.grid: Any = Grid(threads=threads or len(os.sched_getaffinity(0)), order=order)
+        self.observing = found is not None
+        if found is not None:
+            from kernelsmith.devices.cpu.observe_launch import ObservingGrid
+
+            self.grid = ObservingGrid(found)
         self.launcher_cls: Callable[[Any, Any], Any] = launcher_for(GridInCharge())
 
     @classmethod
@@ -108,10 +124,10 @@ class CpuDriver(DriverBase):  # type: ignore[misc]
         return "void*" if ty.startswith("*") else ty
 
     def get_current_target(self) -> GPUTarget:
-        return cpu_target()
+        return cpu_target(observing=self.observing)
 
     def get_current_device(self) -> int:
-        return DEVICE_NUMBER
+        return OBSERVING_NUMBER if self.observing else DEVICE_NUMBER
 
     def set_current_device(self, device: int) -> None:
         """There is one device."""

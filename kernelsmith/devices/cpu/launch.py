@@ -1,7 +1,7 @@
 """``kernel[grid](*cpu_tensors)``: from Triton's bound arguments to a run of the grid."""
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct, pack
 from typing import Any, Protocol
 
@@ -9,6 +9,7 @@ from kernelsmith.devices.cpu.elf import Image
 from kernelsmith.devices.cpu.grid import KERNEL_TYPE, Cost, NativeKernel
 from kernelsmith.devices.cpu.report import Reporter, from_stats
 from kernelsmith.errors import CompileError, InputError
+from kernelsmith.model import ObjectInfo
 
 # One 8-byte slot a parameter. Integers are sign-extended; unsigned ones too large for that are
 # passed as the same bits (see _integer).
@@ -90,6 +91,14 @@ class Runs(Protocol):
         cost: Cost,
         reporter: Reporter | None = None,
     ) -> None: ...
+    def observe(
+        self,
+        info: ObjectInfo,
+        entry: int,
+        args: bytes,
+        grid: tuple[int, int, int],
+        tensors: Mapping[int, Any],
+    ) -> None: ...
 
 
 def launcher_for(grid: Runs) -> Callable[[Any, Any], "CpuLauncher"]:
@@ -139,17 +148,27 @@ def _descriptor_flags() -> int:
 class LoadedFunction:
     """A kernel's entry; holds its code in memory. What Triton keeps and passes to a launch."""
 
-    __slots__ = ("__weakref__", "call", "image")
+    __slots__ = ("__weakref__", "address", "call", "image")
 
     def __init__(self, image: Image, name: str) -> None:
         self.image = image
-        self.call = KERNEL_TYPE(image.address(name))
+        self.address = image.address(name)
+        self.call = KERNEL_TYPE(self.address)
 
 
 class CpuLauncher:
     """Launches one compiled kernel. Triton makes it and calls it once a launch."""
 
-    __slots__ = ("_arena_bytes", "_cost", "_grid", "_nested", "_pack", "_reporter", "_taken")
+    __slots__ = (
+        "_arena_bytes",
+        "_cost",
+        "_grid",
+        "_nested",
+        "_observed",
+        "_pack",
+        "_reporter",
+        "_taken",
+    )
 
     def __init__(self, source: Any, metadata: Any, grid: Runs) -> None:
         types = tuple(source.signature.values())
@@ -170,6 +189,7 @@ class CpuLauncher:
         self._cost = Cost()
         sites = from_stats(metadata.reports)
         self._reporter = Reporter(metadata.name, sites) if sites else None
+        self._observed = _observed(metadata) if metadata.observed else None
 
     def __call__(
         self,
@@ -197,16 +217,33 @@ class CpuLauncher:
                 values.append(arg)
             else:
                 values.append(slot_value(param, arg))
-        self._grid.run(
-            function.call,
-            self._pack(*values),
-            (grid_x, grid_y, grid_z),
-            self._arena_bytes,
-            self._cost,
-            self._reporter,
-        )
+        grid = (grid_x, grid_y, grid_z)
+        packed = self._pack(*values)
+        if self._observed is None:
+            self._grid.run(
+                function.call, packed, grid, self._arena_bytes, self._cost, self._reporter
+            )
+        else:
+            tensors = {
+                place: args[index]
+                for place, (index, param) in enumerate(self._taken)
+                if param == "ptr"
+            }
+            self._grid.observe(self._observed, function.address, packed, grid, tensors)
         if exit_hook is not None:
             exit_hook(launch_metadata)
+
+
+def _observed(metadata: Any) -> ObjectInfo:
+    """What an observing build says of itself, from Triton's metadata."""
+    return ObjectInfo(
+        id=metadata.object_id,
+        symbol=metadata.name,
+        params=tuple(metadata.params),
+        arena_bytes=int(metadata.arena_bytes),
+        code_hash="",
+        stats=dict(metadata.observed),
+    )
 
 
 def _address(arg: Any, index: int) -> int:

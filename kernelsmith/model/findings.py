@@ -1,9 +1,55 @@
-"""A finding of an observed run in one line: what, in which kernel, at which line, by which program,
-at which bytes."""
+"""What an observed run found, and the line that says it: what, by which program of which kernel,
+at which bytes, at which source line."""
 
 import re
+from dataclasses import dataclass
+from typing import Literal
 
-from kernelsmith.model import Finding
+FindingKind = Literal[
+    "out_of_bounds",
+    "gap",
+    "unwritten",
+    "race",
+    "atomic_order",
+    "float_atomic",
+    "spin",
+    "endless",
+    "unfinished",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What an observed run found at one source line, all accesses of one kind merged.
+
+    ``program`` is the first that showed it, ``other_*`` whom it met there. Bytes [``begin``,
+    ``end``) count from the start of ``buffer``, the memory behind the kernel's parameter
+    ``argument``. ``count``: accesses, or turns of a loop. ``str(finding)`` is :func:`sentence`.
+
+    Kinds: outside the buffer; in a gap between its rows; read, and never written; touched by two
+    programs, one writing without an atomic; changed by atomics that do not commute; by adding
+    floats; a loop in which nothing changes that another program would have to end; that nobody
+    ends; that had not ended when the time was up."""
+
+    kind: FindingKind
+    kernel: str
+    line: str
+    does: str
+    launch: int
+    program: tuple[int, int, int]
+    argument: str = ""
+    buffer: str = ""
+    buffer_bytes: int = 0
+    item_bytes: int = 0
+    begin: int = 0
+    end: int = 0
+    count: int = 1
+    other_line: str = ""
+    other_does: str = ""
+    other_program: tuple[int, int, int] | None = None
+
+    def __str__(self) -> str:
+        return sentence(self)
 
 
 def sentence(found: Finding) -> str:
@@ -66,4 +112,6 @@ def _bytes(found: Finding) -> str:
 def _buffer(found: Finding) -> str:
     if not found.buffer:
         return "memory of no buffer"
-    return f"{found.buffer} ({found.argument})" if found.argument else found.buffer
+    if found.argument in ("", found.buffer):
+        return found.buffer
+    return f"{found.buffer} ({found.argument})"
