@@ -124,7 +124,7 @@ def cases() -> list[Case]:
                 recipe="ordinary", name="mul_add",
             )
         )  # fmt: skip
-    for dtype in ("fp32", "fp64"):
+    for dtype in TYPES:
         found.append(
             elementwise(
                 "float_ops", "fma", "tl.fma(a, b, c)",
