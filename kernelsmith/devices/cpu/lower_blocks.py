@@ -43,8 +43,12 @@ def run_blocks(lo: Lowering, blocks: tuple[Block, ...], run: Run) -> list[Bound]
         CompileError: branches that make a loop.
     """
     if len(blocks) == 1:
+        last = blocks[0].ops[-1]
         run(lo, blocks[0].ops[:-1])
-        return [lo.env[value] for value in blocks[0].ops[-1].operands]
+        if any(value.ty.shape for value in last.operands):
+            settle(lo, last, everything=True)  # the caller may write before it reads them
+        lo.left(blocks[0])
+        return [lo.env[value] for value in last.operands]
     em, level = lo.em, lo.em.depth
     returns = [b.ops[-1] for b in blocks if b.ops[-1].name not in BRANCHES]
     # Several returns meet in the values of the first one, which serve as names here.

@@ -40,9 +40,11 @@ def _must_be_ready(lo: Lowering, op: Op, value: Value) -> bool:
 
 def keep(lo: Lowering, value: Value) -> None:
     """Gives a waiting tensor its buffer now."""
-    del lo.waiting[value]
+    op = lo.waiting.pop(value)
     if isinstance(lo.env[value], Lazy):
         materialise(lo, value)
+    if op not in lo.waiting.values():
+        lo.consumed(op)
 
 
 def _accumulator(lo: Lowering, op: Op) -> Buffer | None:

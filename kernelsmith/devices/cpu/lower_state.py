@@ -73,14 +73,19 @@ class Lowering:
 
     def consumed(self, root: Op) -> None:
         """Forgets the loads whose one root has been lowered, and, at the end of a block, what
-        still waits there."""
+        still waits there: nothing outside of the block can read it."""
         for value in list(self.pending):
             if self.roots.get(value, set()) <= {root}:
                 del self.pending[value]
         block = self.home[root]
         if root is block.ops[-1]:
-            for value in [v for v, op in self.waiting.items() if self.home[op] is block]:
-                del self.waiting[value]
+            self.left(block)
+
+    def left(self, block: Block) -> None:
+        """Forgets what waits in a block that ends here."""
+        for held in (self.waiting, self.pending):
+            for value in [v for v, op in held.items() if self.home[op] is block]:
+                del held[value]
 
     def new_buffer(self, ty: Ty, dirty: bool) -> Buffer:
         """Arena space for a tensor."""
