@@ -1,5 +1,6 @@
 """Repeats a verdict from the database alone: same task, source, incumbent and secrets."""
 
+import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ Outcome = Literal["same", "different", "undecidable"]
 SPEED = ("ACCEPTED", "NOT_FASTER", "REGRESSES")
 """Statuses that part by timing alone: all of them kept the seed's bits."""
 MEASURED_CHECKS = ("latency", "confirm")
+SECONDS = re.compile(r"\b\d+(\.\d+)?(e[+-]?\d+)? s\b")
 PROGRAMS = ("triton", "torch", "llvmlite", "numpy", "kernelsmith-rl")
 
 
@@ -120,7 +122,8 @@ def repeat(
 
 def compare(then: Verdict, now: Verdict) -> list[Difference]:
     """Where two verdicts part: status, failing check, and the words of the checks about bits.
-    Seconds, gains and the words about them are measured anew and not compared."""
+    Seconds, gains and the words about them are measured anew and not compared: how long a run may
+    take hangs on how long the seed took, so the limit in the words of a TIMEOUT is one as well."""
     found = []
     last, last_now = _deciding(then), _deciding(now)
     if then.status != now.status:
@@ -138,7 +141,7 @@ def compare(then: Verdict, now: Verdict) -> list[Difference]:
                     check=check.name, what="status", recorded=check.status, here=other.status
                 )
             )
-        elif check.message != other.message:
+        elif _unmeasured(check.message) != _unmeasured(other.message):
             found.append(
                 Difference(
                     check=check.name, what="message", recorded=check.message, here=other.message
@@ -158,6 +161,10 @@ def outcome(
     if not same_epoch and then.status in SPEED and now.status in SPEED:
         return "undecidable"
     return "different"
+
+
+def _unmeasured(message: str) -> str:
+    return SECONDS.sub("… s", message)
 
 
 def _deciding(verdict: Verdict) -> CheckResult:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from kernelsmith import replay as repeating
 from kernelsmith.cli.reading import opened
 from kernelsmith.errors import InputError, MissingError
 from kernelsmith.lineage import queries
 from kernelsmith.lineage.replays import recorded_verdict
-from kernelsmith.model import Candidate, Verdict
+from kernelsmith.model import Candidate, CheckResult, Verdict
 from tests.loop import fakes
 from tests.loop.fake_wiring import FakeDevice
 from tests.replay.conftest import Kit
@@ -146,6 +147,23 @@ def test_a_run_that_kept_no_definitions_cannot_be_repeated(kit: Kit) -> None:
     code, out, err = kit("replay", name)
     assert (code, out) == (5, "")
     assert "the lineage was edited after it was recorded: runs " in err
+
+
+def timed_out(message: str) -> Verdict:
+    check = CheckResult(name="parity.train", status="fail", seconds=1.0, message=message)
+    return Verdict(
+        candidate="c", task="toy", status="TIMEOUT", checks=(check,), gain=None, unchecked=(),
+        epoch="e", device={},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("here", "differs"),
+    [("b: did not end within 30.0016 s", False), ("c: did not end within 30.0015 s", True)],
+)
+def test_how_long_was_waited_is_measured_and_where_it_hung_is_not(here: str, differs: bool) -> None:
+    then = timed_out("b: did not end within 30.0015 s")
+    assert bool(repeating.compare(then, timed_out(here))) is differs
 
 
 def test_a_seed_and_a_stranger_have_no_verdict(kit: Kit) -> None:
