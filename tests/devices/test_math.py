@@ -15,7 +15,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[float, float] | None, float
     "exp": (np.exp, (-110, 95), 1.0),
     "exp2": (np.exp2, (-155, 130), 1.0),
     "log": (np.log, None, 1.0),
-    "log2": (np.log2, None, 1.0),
+    "log2": (np.log2, None, 0.51),
     "sin": (np.sin, None, 0.51),
     "cos": (np.cos, None, 0.51),
     "tanh": (np.tanh, (-12, 12), 0.51),

@@ -1,17 +1,19 @@
 """Elementary functions as inline formulas: no library, one set of bits on every CPU level.
 
-float32 ``exp``, ``exp2``, ``log`` and ``log2`` use float32 polynomials with explicit fma (about
-1 ulp). ``sin``, ``cos``, ``tanh``, ``erf`` and ``pow`` are computed in float64 without fma and
+float32 ``exp``, ``exp2`` and ``log`` use float32 polynomials with explicit fma (about 1 ulp).
+``log2``, ``sin``, ``cos``, ``tanh``, ``erf`` and ``pow`` are computed in float64 without fma and
 rounded once. float64 functions are good to 2 ulp (exp, exp2, log, log2, erf, pow to 1).
 Polynomials after the Cephes library (S. Moshier) unless they are Taylor series.
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 from kernelsmith.devices.cpu import lower_float as fl
 from kernelsmith.devices.cpu.codegen_asm import Asm
 from kernelsmith.devices.cpu.lower_circular import cosine, sine
+from kernelsmith.devices.cpu.lower_double import exact_sum
 from kernelsmith.devices.cpu.lower_erf import erf
 from kernelsmith.devices.cpu.lower_polynomial import (
     clamped,
@@ -36,7 +38,7 @@ _ERF = (7.853861353153693e-5, -8.010193625184903e-4, 5.188327685732524e-3, -2.68
 _ERFC = (0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418,
          0.37409196, 1.00002368, -1.26551223)  # fmt: skip
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "roundeven": "roundeven"}
-_DOUBLE_ONLY = {"sin", "cos", "tanh", "erf"}
+_DOUBLE_ONLY = {"sin", "cos", "tanh", "erf", "log2"}
 
 
 def compute(s: Asm, op: Op, t: str, args: list[str]) -> str:
@@ -50,15 +52,17 @@ def compute(s: Asm, op: Op, t: str, args: list[str]) -> str:
         return _power(s, t, args)
     if name in _DOUBLE_ONLY:
         wide = x if t == "double" else s.cast("fpext", "float", x, "double")
-        formula = {"sin": sine, "cos": cosine, "tanh": _tanh, "erf": _erf}[name]
-        result = formula(s, wide)
+        log2 = partial(_log_double, base2=True)
+        formulas: dict[str, Callable[[Asm, str], str]] = {
+            "sin": sine, "cos": cosine, "tanh": _tanh, "erf": _erf, "log2": log2,
+        }  # fmt: skip
+        result = formulas[name](s, wide)
         return result if t == "double" else s.cast("fptrunc", "double", result, "float")
     if name in ("exp", "exp2"):
         base2 = name == "exp2"
         return _exp_double(s, x, base2) if t == "double" else _exp_float(s, x, base2)
-    if name in ("log", "log2"):
-        base2 = name == "log2"
-        return _log_double(s, x, base2) if t == "double" else _log_float(s, x, base2)
+    if name == "log":
+        return _log_double(s, x, False) if t == "double" else _log_float(s, x)
     raise refuse(op.name, op.line)
 
 
@@ -130,19 +134,12 @@ def _log_edges(s: Asm, t: str, x: str, value: str) -> str:
     return s.select(bad, t, s.const(t, math.nan), value)
 
 
-def _log_float(s: Asm, x: str, base2: bool) -> str:
+def _log_float(s: Asm, x: str) -> str:
     t = "float"
     f, e = split(s, t, x)
     z = s.bin("fmul", t, f, f)
     p = horner(s, t, f, _LOG, True)
     y = s.bin("fmul", t, s.bin("fmul", t, f, z), p)
-    if base2:
-        y = fl.fma(s, t, z, s.const(t, -0.5), y)
-        extra = s.const(t, 0.44269504088896340736)
-        value = s.bin("fmul", t, y, extra)
-        value = fl.fma(s, t, f, extra, value)
-        value = s.bin("fadd", t, s.bin("fadd", t, value, y), f)
-        return _log_edges(s, t, x, s.bin("fadd", t, value, e))
     y = fl.fma(s, t, e, s.const(t, -2.12194440e-4), y)
     y = fl.fma(s, t, z, s.const(t, -0.5), y)
     value = fl.fma(s, t, e, s.const(t, 0.693359375), s.bin("fadd", t, f, y))
@@ -193,8 +190,13 @@ def _tanh(s: Asm, x: str) -> str:
     double = clamped(s, t, s.bin("fadd", t, size, size), 0.0, 44.0)
     p, n = _exp_parts(s, double, False)
     one = s.const(t, 1.0)
-    q = s.bin("fadd", t, scale(s, t, p, n), s.bin("fsub", t, scale(s, t, one, n), one))
-    value = s.bin("fdiv", t, q, s.bin("fadd", t, q, s.const(t, 2.0)))
+    less = s.bin("fsub", t, scale(s, t, one, n), one)
+    q = exact_sum(s, scale(s, t, p, n), less)
+    d = exact_sum(s, s.const(t, 2.0), q.high)
+    value = s.bin("fdiv", t, q.high, d.high)
+    below = s.bin("fmul", t, value, s.bin("fadd", t, q.low, d.low))
+    rest = s.bin("fdiv", t, s.bin("fsub", t, q.low, below), d.high)
+    value = s.bin("fadd", t, value, rest)
     return s.call("copysign", t, value, x)
 
 
