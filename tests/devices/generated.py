@@ -271,8 +271,11 @@ def _call(p: Program) -> None:
     """A function that takes tensors, stores, and may return early."""
     value, t, pointers = p.name(), p.tensor("f32"), p.tensor(PTR)
     a, b, address = p.pick(), p.pick(), _address(p)
-    given = f"({pointers}, {t}, {t}, i32) -> {t}"
-    p.lines.append(f"{value} = tt.call @early({address}, {a}, {b}, %n) : {given}")
+    if p.rng.random() < 0.4:
+        p.lines.append(f"{value} = tt.call @loads({address}) : ({pointers}) -> {t}")
+    else:
+        given = f"({pointers}, {t}, {t}, i32) -> {t}"
+        p.lines.append(f"{value} = tt.call @early({address}, {a}, {b}, %n) : {given}")
     p.values.append(value)
 
 
@@ -295,5 +298,9 @@ def _functions(p: Program) -> list[str]:
         f"cf.br ^bb2(%d : {t})",
         f"^bb2(%r: {t}):  // 2 preds: ^bb0, ^bb1",
         f"tt.return %r : {t}",
+        "}",
+        f"tt.func private @loads(%q: {pointers}) -> {t} {{",
+        f"%l = tt.load %q : {pointers}",
+        f"tt.return %l : {t}",
         "}",
     ]

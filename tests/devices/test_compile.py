@@ -88,3 +88,17 @@ def test_a_type_that_is_not_supported_is_refused_with_its_line() -> None:
     line = '%c = arith.constant dense<0.0> : tensor<16xf6E2M3FN> loc("kernel.py":3:1)'
     with pytest.raises(CompileError, match="f6E2M3FN"):
         compile_ttir(function("k", [], [line, "tt.return"]))
+
+
+def test_a_form_that_was_not_foreseen_is_named_with_its_line() -> None:
+    lines = [
+        "%i = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>",
+        "%s = tt.splat %x : !tt.ptr<i32> -> tensor<16x!tt.ptr<i32>>",
+        "%p = tt.addptr %s, %i : tensor<16x!tt.ptr<i32>>, tensor<16xi32>",
+        "%r = tt.trans %i {permutation = 0} : tensor<16xi32> -> tensor<16xi32>",
+        'tt.store %p, %r : tensor<16x!tt.ptr<i32>> loc("kernel.py":7:1)',
+        "tt.return",
+    ]
+    with pytest.raises(CompileError, match=r"tt\.store at kernel\.py:7") as caught:
+        compile_ttir(function("k", ["%x: !tt.ptr<i32>"], lines))
+    assert "gap in the device" in caught.value.hint

@@ -58,6 +58,7 @@ def test_it_does_so_with_scans_cubes_calls_and_maps(seed: int) -> None:
     done = compile_ttir(text)
     fast, slow = load(done.info, done.code), plain(text)
     assert memory_after(fast, shape, seed) == memory_after(slow, shape, seed)
+    assert compile_ttir(text, observed=True).code
 
 
 @pytest.mark.parametrize(("again", "want"), [(True, 2.0**60), (False, 1501.0)])

@@ -168,6 +168,15 @@ def run(lo: Lowering, ops: Sequence[Op]) -> None:
             raise CompileError(
                 f"{error.message} (at {op.line})", op=error.op, line=op.line, hint=error.hint
             ) from error
+        except (AssertionError, LookupError, ValueError) as error:
+            # A form that the lowering did not foresee; the kernel may be right.
+            where = f" at {op.line}" if op.line else ""
+            raise CompileError(
+                f"the cpu device failed at {op.name}{where} ({type(error).__name__}: {error})",
+                op=op.name,
+                line=op.line,
+                hint="this is a gap in the device: please report it with the kernel",
+            ) from error
 
 
 def _lower_op(lo: Lowering, op: Op) -> None:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from kernelsmith.devices.cpu import lower_elementwise
 from kernelsmith.devices.cpu.codegen_asm import Asm
-from kernelsmith.devices.cpu.lower_blocks import ordered, targets
 from kernelsmith.devices.cpu.lower_carry import is_dirty
 from kernelsmith.devices.cpu.lower_constant import constant
 from kernelsmith.devices.cpu.lower_forms import Form, const
 from kernelsmith.devices.cpu.lower_memory import zero
 from kernelsmith.devices.cpu.lower_state import Lowering, Scalar
 from kernelsmith.devices.cpu.ttir import Block, Op, Ty, Value
+from kernelsmith.devices.cpu.ttir_branch import ordered, targets
 from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE
 
 Forms = list[Form]

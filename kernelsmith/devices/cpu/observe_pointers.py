@@ -4,15 +4,13 @@ A pointer is followed from its access back through arithmetic, shapes, loops and
 kernel's parameters. One that may come from several, or from memory, has no parameter of its own.
 """
 
-import re
-
 from kernelsmith.devices.cpu.ttir import Block, Module, Op, Value
+from kernelsmith.devices.cpu.ttir_branch import BRANCHES, targets
 
 _UNKNOWN = -1
 _FROM_MEMORY = frozenset(
     {"tt.load", "tt.int_to_ptr", "ub.poison", "tt.atomic_rmw", "tt.atomic_cas"}
 )
-_TARGET = re.compile(r"(\^[\w.$-]+)(?:\(([^)]*)\))?")
 
 
 def parameters_of(module: Module) -> dict[Value, int]:
@@ -49,8 +47,9 @@ def _edges(
 ) -> None:
     """Adds where each pointer of a block flows to, and those that come from nowhere known."""
     for op in block.ops:
+        inner = {**blocks, **{region.label: region for region in op.regions}}
         for region in op.regions:
-            _edges(module, region, blocks, edges, sources)
+            _edges(module, region, inner, edges, sources)
         if op.name == "scf.for":
             body = op.regions[0]
             edges += zip(op.operands[3:], body.args[1:], strict=True)
@@ -65,7 +64,7 @@ def _edges(
         elif op.name == "scf.if":
             for region in op.regions:
                 edges += zip(region.ops[-1].operands, op.results, strict=bool(op.results))
-        elif op.name in ("cf.br", "cf.cond_br"):
+        elif op.name in BRANCHES:
             _branch(op, blocks, edges)
         elif op.name == "tt.call":
             _call(module, op, edges)
@@ -93,8 +92,5 @@ def _call(module: Module, op: Op, edges: list[tuple[Value, Value]]) -> None:
 
 
 def _branch(op: Op, blocks: dict[str, Block], edges: list[tuple[Value, Value]]) -> None:
-    given = list(op.operands[1:] if op.name == "cf.cond_br" else op.operands)
-    for label, passed in _TARGET.findall(str(op.attrs["head"])):
-        count = passed.count("%")
-        edges += zip(given[:count], blocks[label].args, strict=True)
-        given = given[count:]
+    for label, given in targets(op):
+        edges += zip(given, blocks[label].args, strict=True)
