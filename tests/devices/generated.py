@@ -55,6 +55,10 @@ def program(seed: int, *, rich: bool = False) -> tuple[str, tuple[int, int]]:
         f"%mr = arith.cmpi slt, %rb, %ms : {t('i32')}",
         f"%mm = arith.andi %mc, %mr : {t('i1')}",
         f"%cst = arith.constant dense<1.500000e+00> : {t('f32')}",
+        f"%cw = arith.remsi %cb, %ns : {t('i32')}",
+        f"%wrapped = arith.addi %ro, %cw : {t('i32')}",
+        f"%prime = arith.constant dense<97> : {t('i32')}",
+        f"%ring = arith.remui %lin, %prime : {t('i32')}",
     ]
     p.values = ["%cst"]
     _load(p)
@@ -83,9 +87,11 @@ def _body(p: Program, steps: int, depth: int) -> None:
 def _address(p: Program) -> str:
     shift, base, offset, pointer = (p.name() for _ in range(4))
     t = p.tensor
+    # By the text's length, so that a seed's other choices do not depend on it.
+    index = {0: "%wrapped", 1: "%ring"}.get(len(p.lines) % 7, "%lin")
     p.lines += [
         f"{shift} = arith.constant dense<{p.rng.choice([0, 1, 7, 64, 300])}> : {t('i32')}",
-        f"{offset} = arith.addi %lin, {shift} : {t('i32')}",
+        f"{offset} = arith.addi {index}, {shift} : {t('i32')}",
         f"{base} = tt.splat %{p.rng.choice('xy')} : {PTR} -> {t(PTR)}",
         f"{pointer} = tt.addptr {base}, {offset} : {t(PTR)}, {t('i32')}",
     ]

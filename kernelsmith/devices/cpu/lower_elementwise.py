@@ -100,6 +100,29 @@ def _extent(em: Emitter, lanes: int, op: Op, forms: list[Form], level: int) -> t
     return full, em.op(level, f"xor i1 {some}, true")
 
 
+REMAINDERS = frozenset({"arith.remsi", "arith.remui"})
+
+
+def is_line(forms: list[Form]) -> bool:
+    """Whether a remainder is one of rising consecutive-lane integers by one scalar: the dividend
+    itself where no lane reaches the divisor."""
+    line, bound = forms
+    rising = isinstance(line.step, int) and line.step > 0
+    return (line.kind, bound.kind) == ("A", "U") and rising and line.elem in ("i32", "i64")
+
+
+def below_divisor(em: Emitter, lanes: int, forms: list[Form]) -> Form:
+    """A scalar i1 that is true only if all lanes lie in [0, divisor), in 64 bits."""
+    line, bound = forms
+    assert isinstance(line.step, int)
+    start, end = (sign_extend(em, Form("U", f.elem, f.val, f.level), "i64") for f in (line, bound))
+    level = max(line.level, bound.level)
+    last = em.op(line.level, f"add i64 {start.val}, {line.step * (lanes - 1)}")
+    low = em.op(line.level, f"icmp sge i64 {start.val}, 0")
+    high = em.op(level, f"icmp slt i64 {last}, {end.val}")
+    return Form("U", "i1", em.op(level, f"and i1 {low}, {high}"), level)
+
+
 def clean(s: Asm, form: Form, lanes: int) -> Form:
     """The form with canonical NaNs, if it may hold others."""
     if not form.dirty:

@@ -89,6 +89,11 @@ def _lazy(lo: Lowering, ctx: Context, bound: Lazy, value: Value, index: Index) -
     name = op.name
     if name in ELEMENTWISE:
         forms = [evaluate(lo, ctx, operand, index) for operand in op.operands]
+        if name in lower_elementwise.REMAINDERS and lower_elementwise.is_line(forms):
+            # What reads through it must not be placed ahead of the branch that showed it.
+            level = max(ctx.base, *(f.level for f in forms))
+            if ctx.unmasked is not None and level >= ctx.unmasked:
+                return forms[0]
         return lower_elementwise.apply(lo.em, ctx.lanes, op, forms, value.ty)
     if name == "arith.constant":
         return constant(op)
@@ -125,8 +130,6 @@ def _range(lo: Lowering, ctx: Context, op: Op, at: Form) -> Form:
 
 
 def _load(lo: Lowering, ctx: Context, op: Op, index: Index) -> Form:
-    if ctx.dead is not None and ctx.base >= ctx.dead and len(op.operands) > 1:
-        return _masked_off(lo, ctx, op, index)
     forms = [evaluate(lo, ctx, operand, index) for operand in op.operands]
     pointer = forms[0]
     level = max(ctx.base, *(f.level for f in forms))
@@ -135,15 +138,10 @@ def _load(lo: Lowering, ctx: Context, op: Op, index: Index) -> Form:
     mask = forms[1] if len(forms) > 1 and not guarded else None
     other = forms[2] if len(forms) > 2 else None
     elem = op.results[0].ty.elem
+    if mask is not None and ctx.dead is not None and level >= ctx.dead:
+        # Most often a constant: what is computed of it leaves the loop.
+        return other or Form("U", elem, lower_memory.zero(elem), 0)
     return lower_memory.load(lo.em, ctx.lanes, pointer, mask, other, elem, level)
-
-
-def _masked_off(lo: Lowering, ctx: Context, op: Op, index: Index) -> Form:
-    """A load with no lane on: most often one constant, whose formulas leave the loop."""
-    elem = op.results[0].ty.elem
-    if len(op.operands) > 2:
-        return evaluate(lo, ctx, op.operands[2], index)
-    return Form("U", elem, lower_memory.zero(elem), 0)
 
 
 def moved(

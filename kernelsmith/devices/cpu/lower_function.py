@@ -227,6 +227,8 @@ def _lazy(lo: Lowering, op: Op) -> None:
             lo.waiting[result] = op
         elif op.name == "tt.load":
             lo.pending[result] = op
+            # A called function's body is lowered at each call.
+            lo.lowered -= lo.roots.get(result, set())
     for result in op.results:
         lo.env.setdefault(result, Lazy(op))
 

@@ -6,7 +6,13 @@ are all true follows from the scalar bounds, and the masks themselves are not ev
 
 from collections.abc import Callable
 
-from kernelsmith.devices.cpu.lower_elementwise import nowhere, whole
+from kernelsmith.devices.cpu.lower_elementwise import (
+    REMAINDERS,
+    below_divisor,
+    is_line,
+    nowhere,
+    whole,
+)
 from kernelsmith.devices.cpu.lower_evaluate import evaluate, moved
 from kernelsmith.devices.cpu.lower_forms import Form, as_vector, vec
 from kernelsmith.devices.cpu.lower_state import Buffer, Context, Index, Lazy, Lowering, Shifted
@@ -17,12 +23,14 @@ Body = Callable[[Context], list[Form]]
 
 
 class Masks:
-    """The masks that an evaluation will meet; ``known`` is false once one cannot be told."""
+    """The masks that an evaluation will meet; ``known`` is false once one cannot be told.
+    ``lines``: whether each remainder of an index that it meets is the index itself."""
 
     def __init__(self, lo: Lowering, ctx: Context) -> None:
         self._lo, self._ctx = lo, ctx
         self._seen: set[tuple[object, ...]] = set()
         self.forms: list[Form] = []
+        self.lines: list[Form] = []
         self.known = True
 
     def visit(self, value: Value, index: Index) -> None:
@@ -42,6 +50,8 @@ class Masks:
         elif op.name in ELEMENTWISE:
             for operand in op.operands:
                 self.visit(operand, index)
+            if op.name in REMAINDERS and self._ctx.lanes > 1:
+                self._remainder(op, index)
         elif op.name == "tt.splat":
             self.visit(op.operands[0], ())
         elif op.name == "tt.reshape" and isinstance(self._lo.env.get(op.operands[0]), Buffer):
@@ -55,6 +65,11 @@ class Masks:
             else:
                 self.visit(*place)
 
+    def _remainder(self, op: Op, index: Index) -> None:
+        forms = [evaluate(self._lo, self._ctx, operand, index) for operand in op.operands]
+        if is_line(forms):
+            self.lines.append(below_divisor(self._lo.em, self._ctx.lanes, forms))
+
     def add(self, op: Op, index: Index) -> None:
         """Adds the mask of a load or store at ``index`` and those behind its operands."""
         first = 2 if op.name == "tt.store" else 1
@@ -67,17 +82,19 @@ class Masks:
 def versioned(
     lo: Lowering, ctx: Context, masks: Masks, body: Body, *, dead: bool = False
 ) -> list[Form]:
-    """``body`` once for all masks true and once for any masks; results meet in phis. ``dead``:
-    also once for all masks false, as in what a block has beyond the end of a row.
+    """``body`` once for all masks true and no remainder that wraps around, and once for anything;
+    results meet in phis. ``dead``: also once for all masks false, as in what a block has beyond the
+    end of a row.
 
     Without masks, or if their truth is not a cheap scalar, ``body`` runs as it is."""
-    fulls = [whole(f) for f in masks.forms if not (f.is_const and f.val)]
-    if lo.plain or not masks.known or not fulls or not all(fulls):
+    truths = [(whole(f), f.level) for f in masks.forms if not (f.is_const and f.val)]
+    truths += [(str(f.val), f.level) for f in masks.lines]
+    if lo.plain or not masks.known or not truths or not all(text for text, _ in truths):
         return body(ctx)
     em, level = lo.em, lo.em.depth
-    cond = _all(lo, [(whole(f), f.level) for f in masks.forms if not (f.is_const and f.val)])
+    cond = _all(lo, truths)
     name = em.fresh("mask")
-    none = _none(lo, masks.forms) if dead else ""
+    none = _none(lo, masks.forms) if dead and masks.forms else ""
     rest = f"{name}.rest" if none else f"{name}.some"
     em.do(level, f"br i1 {cond}, label %{name}.all, label %{rest}")
     versions: list[tuple[str, int | None, int | None]] = [("all", level, None)]

@@ -114,5 +114,40 @@ def _plan_block(
             worth = op.name == "tt.load" or (costly and result.ty.elem != "ptr")
             plain = lo.plain and (op.name == "tt.load" or result.ty.is_float)
             plain = plain or any(u.attrs.get("view") for u in lo.uses.get(result, []))
+            if not plain and not elsewhere and _again(lo, block, op, found):
+                continue
             if plain or (worth and (len(found) > 1 or elsewhere)):
                 kept.add(result)
+
+
+def _again(lo: Lowering, block: Block, load: Op, found: set[Op]) -> bool:
+    """Whether a load runs once more for each of its roots: a line of memory that nothing writes
+    before the last of them is as good as a copy of it, and its mask still tells which vectors
+    have no lane on."""
+    row = load.name == "tt.load" and len(load.results[0].ty.shape) == 1
+    if not row or len(load.operands) < 2 or load.attrs.get("isVolatile"):
+        return False
+    if not all(op.name == "tt.reduce" or is_lazy(op) for op in found):
+        return False
+    last = max(block.ops.index(op) for op in found) if found else 0
+    between = block.ops[block.ops.index(load) : last]
+    quiet = all(is_lazy(op) or op.name == "tt.reduce" or not op.regions for op in between)
+    return quiet and not any(map(writes_memory, between)) and _is_line(lo, load.operands[0])
+
+
+def _is_line(lo: Lowering, value: Value) -> bool:
+    """Whether a tensor is a range plus what is the same for all elements."""
+    op = lo.definer.get(value)
+    if op is None:
+        return False
+    if op.name == "tt.make_range":
+        return True
+    if op.name in ("arith.extsi", "arith.extui"):
+        return _is_line(lo, op.operands[0])
+    if op.name not in ("arith.addi", "tt.addptr"):
+        return False
+    first, second = (lo.definer.get(operand) for operand in op.operands)
+    for same, line in ((first, op.operands[1]), (second, op.operands[0])):
+        if same is not None and same.name in ("tt.splat", "arith.constant"):
+            return _is_line(lo, line)
+    return False

@@ -26,7 +26,9 @@ def settle(lo: Lowering, op: Op, *, everything: bool = False) -> None:
     if not writes:
         return
     for value in list(lo.pending):
-        if everything or op.name != "tt.store" or lo.roots.get(value, set()) != {op}:
+        if not lo.needed(value):
+            del lo.pending[value]
+        elif everything or op.name != "tt.store" or lo.roots.get(value, set()) != {op}:
             materialise(lo, value)
             del lo.pending[value]
 

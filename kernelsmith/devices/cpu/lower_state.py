@@ -49,10 +49,11 @@ Index = tuple[Form, ...]
 class Lowering:
     """State of one kernel: bindings, the arena, loads that have not run yet.
 
-    ``pending``: loads that run in their one root. ``kept``: tensors that get a buffer; those
-    ``waiting`` for it are written by the first reduction that computes them anyway, through
-    ``tee``, and found ``dirty`` as their forms are. ``plain``: one version of a loop, with
-    masks, and a buffer for every load and result: slow, and what fast code must agree with.
+    ``pending``: loads that run in their roots, which are not ``lowered`` yet. ``kept``: tensors
+    that get a buffer; those ``waiting`` for it are written by the first reduction that computes
+    them anyway, through ``tee``, and found ``dirty`` as their forms are. ``plain``: one version of
+    a loop, with masks, and a buffer for every load and result: slow, and what fast code must agree
+    with.
     ``reports``: the prints and assertions so far; ``calls``: functions that are being inlined."""
 
     em: Emitter
@@ -67,9 +68,19 @@ class Lowering:
     waiting: dict[Value, Op] = field(default_factory=dict)
     tee: dict[Value, Buffer] = field(default_factory=dict)
     dirty: set[Value] = field(default_factory=set)
+    lowered: set[Op] = field(default_factory=set)
     plain: bool = False
     reports: list[Site] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
+
+    def needed(self, value: Value) -> bool:
+        """Whether a load that has not run is still to be evaluated by one of its roots, or by a
+        tensor that waits for its buffer."""
+        for op in self.roots.get(value, set()) - self.lowered:
+            bound = [self.env.get(result) for result in op.results]
+            if not bound or any(b is None or isinstance(b, Lazy) for b in bound):
+                return True
+        return False
 
     def consumed(self, root: Op) -> None:
         """Forgets the loads whose one root has been lowered, and, at the end of a block, what
@@ -77,6 +88,7 @@ class Lowering:
         for value in list(self.pending):
             if self.roots.get(value, set()) <= {root}:
                 del self.pending[value]
+        self.lowered.add(root)
         block = self.home[root]
         if root is block.ops[-1]:
             self.left(block)
@@ -103,8 +115,8 @@ class Context:
 
     ``natural``: the index at which values that wait for a buffer are written to it.
     ``unmasked``, ``dead``: level of the branch behind which every mask met here is true in all
-    lanes, or false in all. What is placed at an outer level runs ahead of that branch, where masks
-    may be anything."""
+    lanes (and no remainder of an index wraps around), or false in all. What is placed at an outer
+    level runs ahead of that branch, where masks may be anything."""
 
     lanes: int
     base: int
