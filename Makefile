@@ -16,7 +16,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.kernelsmith-setup
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup run rehearse test test-slow lint proof-mutants proof-null proof-triton proof-kills bench-agent bench figures clean
+.PHONY: setup run rehearse test test-slow lint proof-mutants proof-null proof-triton proof-conformance proof-math proof-kills bench-agent bench figures clean
 
 setup: $(STAMP)
 
@@ -66,6 +66,12 @@ proof-null: setup
 # TRITON_PYTHONS: interpreters that have another Triton version beside torch and kernelsmith.
 proof-triton: setup
 	$(BIN)/python benchmarks/triton_versions.py $(TRITON_PYTHONS)
+# Every conformance case on three Triton versions, three CPU levels, four program orders.
+proof-conformance: setup
+	$(BIN)/python benchmarks/conformance.py $(TRITON_PYTHONS)
+# The error of every math function of the CPU device against 200 bits.
+proof-math: setup
+	$(BIN)/python benchmarks/math_ulp.py
 # The agent's night on scripted replies, killed fifty times and resumed (about 50 minutes).
 proof-kills: setup
 	$(BIN)/python benchmarks/agent_kills.py --kills 50 --kills-a-night 10
