@@ -24,8 +24,8 @@ EPS = 1e-6
 
 def compile_cost(repeats: int) -> list[dict[str, Any]]:
     """Milliseconds of processor time from TTIR to object code, which is one thread's work, minimum
-    of ``repeats``, for every kernel of the seeds, the hand variants and the speed kernels. Triton's own front end, which makes the TTIR,
-    is not in it. Needs an empty cache."""
+    of ``repeats``, for every kernel of the seeds, the hand variants and the speed kernels. Triton's
+    own front end, which makes the TTIR, is not in it. Needs an empty cache."""
     texts: list[str] = []
     original = compiler.compile_ttir
 
