@@ -1,13 +1,13 @@
 """Seeds and winners compiled for GPUs, on a machine without one: what each kernel uses and does.
 
     python benchmarks/cuda_compile.py [PYTHON ...] [--only NAME] [--archs 80,90,100]
-        [--aligned]
+        [--aligned] [--out FILE]
 
 Each PYTHON has its own Triton beside kernelsmith; the running one is always included. Every plan
 class of every timed case is compiled, for aligned and (a minute each for some) unaligned pointers;
 ``--aligned`` leaves those out. Registers, stack, shared memory and occupancy are read from the
 binary; PTX is counted, on sm_90 machine code too; what a winner does that none of its seed's
-kernels does is named. Writes ``benchmarks/results/cuda_compile.json``; exits 1 if a kernel does not
+kernels does is named. Writes ``benchmarks/results/cuda_compile.json`` or FILE; exits 1 if a kernel does not
 compile. Nothing is run: the figures say nothing of bits or speed.
 """
 
@@ -141,6 +141,7 @@ def main(given: list[str]) -> int:
     parser.add_argument("--only", default="", choices=["", *TASKS])
     parser.add_argument("--archs", default="80,90,100")
     parser.add_argument("--aligned", action="store_true")
+    parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--here", action="store_true")
     options = parser.parse_args(given)
     archs = [int(arch) for arch in options.archs.split(",")]
@@ -159,7 +160,7 @@ def main(given: list[str]) -> int:
         "versions": reports,
     }
     if not options.only:
-        RESULT.write_text(json.dumps(document, indent=1) + "\n")
+        options.out.write_text(json.dumps(document, indent=1) + "\n")
     versions = ", ".join(report["triton"] for report in reports)
     print(f"Triton {versions}: {total} kernels compile for {options.archs}")
     return 0
