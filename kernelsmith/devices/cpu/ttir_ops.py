@@ -53,6 +53,7 @@ KNOWN_OPS = frozenset([*ELEMENTWISE, *SHAPE, *COLLECTIVE, *RETURNS, *STRUCTURE, 
 
 _WHY = {
     "tt.elementwise_inline_asm": "inline assembly is for a GPU; write the formula in tl ops",
+    "tt.dot_scaled": "apply the scales to the operands, in float32, and use tl.dot",
 }
 
 
