@@ -13,7 +13,7 @@ from kernelsmith.errors import CompileError
 from tests.conformance.corpus import printed, read, representatives
 
 KEPT = read()
-DRAWN = 40
+DRAWN = 25
 SEED = 3
 
 

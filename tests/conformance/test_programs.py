@@ -14,7 +14,7 @@ from tests.conformance.programs import REDUCTIONS, SCANS, SHAPES, Step, case_of,
 FLOATS = ("fp32", "bf16", "fp16", "fp64")
 WIDE = ("fp32", "int32", "fp64", "int64")
 DRAWS = settings(
-    max_examples=12,
+    max_examples=8,
     deadline=None,
     derandomize=True,
     database=None,
