@@ -7,8 +7,8 @@ Each PYTHON has its own Triton beside kernelsmith; the running one is always inc
 class of every timed case is compiled, for aligned and (a minute each for some) unaligned pointers;
 ``--aligned`` leaves those out. Registers, stack, shared memory and occupancy are read from the
 binary; PTX is counted, on sm_90 machine code too; what a winner does that none of its seed's
-kernels does is named. Writes ``benchmarks/results/cuda_compile.json`` or FILE; exits 1 if a kernel does not
-compile. Nothing is run: the figures say nothing of bits or speed.
+kernels does is named. Writes ``benchmarks/results/cuda_compile.json`` or FILE; exits 1 if a kernel
+does not compile. Nothing is run: the figures say nothing of bits or speed.
 """
 
 import argparse

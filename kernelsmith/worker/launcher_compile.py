@@ -1,7 +1,8 @@
-"""Compiles TTIR texts, on two cores where there are two.
+"""Compiles TTIR texts, on two cores where there are two; for a GPU on all there are.
 
-LLVM's Python binding holds one lock for every call, so threads would take turns; a second process
-does not. The child is forked while this process has one thread.
+LLVM's Python binding holds one lock for every call, so threads would take turns; other processes
+do not. The children are forked while this process has one thread. A GPU's compiler takes seconds
+for a kernel, so each further process is worth its start there; it also starts programs (ptxas).
 """
 
 import json
@@ -32,8 +33,10 @@ FAULTS = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, 
 # The device lowers these, but a candidate may not use an address as a value: its result would hang
 # on where buffers lie. The source cannot show it (`p.to(tl.int64)`), the text does.
 ADDRESS_OPS = re.compile(r"\btt\.(?:ptr_to_int|int_to_ptr)\b")
-SECOND_ANSWER = "compile-2.json"
-SECOND_PROGRESS = "progress-2"
+# Of the n-th child.
+ANSWER = "compile-{}.json"
+PROGRESS = "progress-{}"
+GPU_PROCESSES_MAX = 16
 
 
 def run(
@@ -50,21 +53,20 @@ def run(
 
     Args:
         mark: is told each object id before it is compiled.
-        fork_min_text_chars: with two texts at least this long, a second process takes half.
+        fork_min_text_chars: with two texts at least this long, another process takes a part.
 
     Raises:
-        InfrastructureError: the second process died without an answer.
+        InfrastructureError: another process died without an answer.
     """
     ids = list(job.ttirs)
-    if _worth_two(job, fork_min_text_chars):
-        mine, others = _halves(job)
-        child = _fork(job, others, folder, device)
-        done, failures = _compile_all(job, mine, folder, device, mark)
-        other_done, other_failures = _collect(child, folder)
+    mine, *others = _parts(job, _processes(job, device, fork_min_text_chars))
+    children = [_fork(job, part, folder, device, number) for number, part in enumerate(others)]
+    done, failures = _compile_all(job, mine, folder, device, mark)
+    # All are waited for, whatever the first says.
+    answers = [_collect(child, folder, number) for number, child in enumerate(children)]
+    for other_done, other_failures in answers:
         done |= other_done
         failures |= other_failures
-    else:
-        done, failures = _compile_all(job, ids, folder, device, mark)
     for object_id in ids:
         if object_id in failures:
             return CompileResult(objects={}, failure=failures[object_id])
@@ -114,57 +116,64 @@ def _compiled(job: CompileJob, object_id: str, device: Any) -> Any:
     return device.compile_ttir(text, observed=True) if job.observed else device.compile_ttir(text)
 
 
-def _worth_two(job: CompileJob, min_text_chars: int) -> bool:
-    large = [text for text in job.ttirs.values() if len(text) >= min_text_chars]
-    return len(large) >= 2 and len(os.sched_getaffinity(0)) >= 2 and threading.active_count() == 1
+def _processes(job: CompileJob, device: Any, min_text_chars: int) -> int:
+    """How many processes the job is worth: one, two, or on a GPU as many as there are cores."""
+    large = sum(len(text) >= min_text_chars for text in job.ttirs.values())
+    cores = len(os.sched_getaffinity(0))
+    if large < 2 or cores < 2 or threading.active_count() > 1:
+        return 1
+    return min(large, cores, GPU_PROCESSES_MAX) if device.name == "cuda" else 2
 
 
-def _halves(job: CompileJob) -> tuple[list[str], list[str]]:
-    """Two parts of about equal text, each in job order."""
+def _parts(job: CompileJob, count: int) -> list[list[str]]:
+    """``count`` parts of about equal text, each in job order."""
     order = {object_id: place for place, object_id in enumerate(job.ttirs)}
-    parts: tuple[list[str], list[str]] = ([], [])
-    loads = [0, 0]
+    parts: list[list[str]] = [[] for _ in range(count)]
+    loads = [0] * count
     for object_id in sorted(order, key=lambda one: (-len(job.ttirs[one]), order[one])):
-        part = 0 if loads[0] <= loads[1] else 1
+        part = loads.index(min(loads))
         parts[part].append(object_id)
         loads[part] += len(job.ttirs[object_id])
-    return sorted(parts[0], key=order.__getitem__), sorted(parts[1], key=order.__getitem__)
+    return [sorted(part, key=order.__getitem__) for part in parts]
 
 
-def _fork(job: CompileJob, ids: Sequence[str], folder: Path, device: Any) -> int:
+def _fork(job: CompileJob, ids: Sequence[str], folder: Path, device: Any, number: int) -> int:
     child = os.fork()
     if child:
         return child
     status = 1
+    progress = folder / PROGRESS.format(number)
     try:
         done, failures = _compile_all(
-            job, ids, folder, device, lambda key: _write(folder / SECOND_PROGRESS, key.encode())
+            job, ids, folder, device, lambda key: _write(progress, key.encode())
         )
         answer = {
             "done": {key: asdict(info) for key, info in done.items()},
             "failures": {key: asdict(failure) for key, failure in failures.items()},
         }
-        _write(folder / SECOND_ANSWER, json.dumps(answer).encode())
+        _write(folder / ANSWER.format(number), json.dumps(answer).encode())
         status = 0
     finally:
         # Never back into the parent's frames: the template's loop must not run twice.
         os._exit(status)
 
 
-def _collect(child: int, folder: Path) -> tuple[dict[str, ObjectInfo], dict[str, WorkerFailure]]:
+def _collect(
+    child: int, folder: Path, number: int
+) -> tuple[dict[str, ObjectInfo], dict[str, WorkerFailure]]:
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     if code < 0 and -code != signal.SIGKILL:
-        # As it would have killed this process, had the text been in the other half.
-        object_id = (folder / SECOND_PROGRESS).read_text()
+        # As it would have killed this process, had the text been in the other part.
+        object_id = (folder / PROGRESS.format(number)).read_text()
         message = f"the compiler died of {signal.Signals(-code).name}"
         return {}, {object_id: WorkerFailure(status="CRASH", message=message, where=object_id)}
     if code != 0:
         raise InfrastructureError(
-            f"the second compile process ended with {code}",
+            f"another compile process ended with {code}",
             hint="a negative number is a signal: 9 is most often out of memory",
         )
-    answer = json.loads((folder / SECOND_ANSWER).read_bytes())
+    answer = json.loads((folder / ANSWER.format(number)).read_bytes())
     done = {
         key: ObjectInfo(**{**info, "params": tuple(info["params"])})
         for key, info in answer["done"].items()
