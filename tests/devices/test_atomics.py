@@ -318,3 +318,38 @@ def test_float_max_and_min_by_integer_ops_order_all_bit_patterns() -> None:
             on[5:] = 0
             run(rmw_text(kind, "i32"), x, at, on, y.view(np.int32), np.zeros(SIZE, np.int32))
         assert y[0] == max(first, 1.0)
+
+
+LOCKED = function(
+    "k",
+    ["%data: !tt.ptr<f32>", "%lock: !tt.ptr<i32>"],
+    [
+        "%true = arith.constant true",
+        "%ones = arith.constant dense<1.000000e+00> : tensor<128xf32>",
+        "%c1 = arith.constant 1 : i32",
+        "%c0 = arith.constant 0 : i32",
+        "%i = tt.make_range {end = 128 : i32, start = 0 : i32} : tensor<128xi32>",
+        "%s = tt.splat %data : !tt.ptr<f32> -> tensor<128x!tt.ptr<f32>>",
+        "%p = tt.addptr %s, %i : tensor<128x!tt.ptr<f32>>, tensor<128xi32>",
+        "scf.while : () -> () {",
+        "%was = tt.atomic_cas acquire, gpu, %lock, %c0, %c1 : (!tt.ptr<i32>, i32, i32) -> i32",
+        "%taken = arith.cmpi eq, %was, %c1 : i32",
+        "scf.condition(%taken)",
+        "} do {",
+        "scf.yield",
+        "}",
+        "%v = tt.load %p : tensor<128x!tt.ptr<f32>>",
+        "%w = arith.addf %v, %ones : tensor<128xf32>",
+        "tt.store %p, %w : tensor<128x!tt.ptr<f32>>",
+        "%r = tt.atomic_rmw exch, release, gpu, %lock, %c0, %true : (!tt.ptr<i32>, i32, i1) -> i32",
+        "tt.return",
+    ],
+)
+
+
+def test_a_lock_keeps_the_threads_apart() -> None:
+    kernel = compiled(LOCKED, levels()[-1])
+    data, lock = np.zeros(128, np.float32), np.zeros(1, np.int32)
+    kernel.run(pack(kernel.info.params, (data, lock)), (20_000, 1, 1), order="threads:2")
+    assert (data == 20_000).all()
+    assert lock[0] == 0
