@@ -29,9 +29,9 @@ def compile_cost(repeats: int) -> list[dict[str, Any]]:
     texts: list[str] = []
     original = compiler.compile_ttir
 
-    def keep(text: str) -> Any:
+    def keep(text: str, **options: Any) -> Any:
         texts.append(text)
-        return original(text)
+        return original(text, **options)
 
     compiler.compile_ttir = keep
     try:
