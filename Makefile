@@ -16,7 +16,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.kernelsmith-setup
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup run rehearse test test-slow lint proof-mutants proof-null proof-triton proof-conformance proof-math proof-kills bench-agent bench figures clean
+.PHONY: setup run rehearse test test-slow lint proof-mutants proof-null proof-triton proof-conformance proof-math proof-kills proof-cuda check-gpu bench-agent bench figures clean
 
 setup: $(STAMP)
 
@@ -78,6 +78,12 @@ proof-kills: setup
 # OPENEVOLVE: its openevolve-run, in a venv of its own.
 bench-agent: setup
 	$(BIN)/python benchmarks/agent_overhead.py --openevolve $(OPENEVOLVE) --proposals 200 --judged 34 --calls 300
+# Seeds and winners compiled for three GPU generations; nothing is run.
+proof-cuda: setup
+	$(BIN)/python benchmarks/cuda_compile.py $(TRITON_PYTHONS)
+# The first minutes on a GPU. `make check-gpu DRY=--dry-run` needs none and shows nothing of one.
+check-gpu: setup
+	$(BIN)/python benchmarks/gpu_check.py $(DRY)
 bench: setup
 	$(BIN)/python benchmarks/cpu_device.py
 	$(BIN)/python benchmarks/lineage_scale.py

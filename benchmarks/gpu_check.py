@@ -114,6 +114,20 @@ def machine_facts() -> dict[str, Any]:
     return {"cpus": len(os.sched_getaffinity(0)), "memory_gib": round(memory / 2**30, 1)}
 
 
+def without_places(text: str) -> str:
+    """The text with this machine's folders replaced by what they are."""
+    places = {
+        str(HERE.parent): "(checkout)",
+        sys.prefix: "(python)",
+        sys.base_prefix: "(python)",
+        str(Path.home()): "(home)",
+        tempfile.gettempdir(): "(tmp)",
+    }
+    for place, word in places.items():
+        text = text.replace(place, word) if len(place) > 1 else text
+    return text
+
+
 def main(given: list[str]) -> int:
     """Returns the exit status: 0 if every stage is done."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -150,7 +164,7 @@ def main(given: list[str]) -> int:
             found = in_a_process(stage, limit_s, options.dry_run)
         document["stages"].append(found)
         document["seconds"] = round(time.monotonic() - began_s, 1)
-        out.write_text(json.dumps(document, indent=1) + "\n")
+        out.write_text(without_places(json.dumps(document, indent=1)) + "\n")
         print(f"{stage.name}: {found['status']} ({found.get('seconds', 0)} s)", flush=True)
         if found["status"] == "failed":
             print(f"  {found['error']}", flush=True)
