@@ -23,10 +23,10 @@ ELEMENTWISE_FLOAT: dict[str, tuple[str, Any]] = {
     "add": ("{a} + {b}", np.add),
     "sub": ("{a} - {b}", np.subtract),
     "mul": ("{a} * {b}", np.multiply),
-    # Triton divides 16-bit floats in float32 and leaves the quotient there.
+    # Triton takes some of these to float32 and leaves them there.
     "div": ("({a} / {b}).to({a}.dtype)", np.divide),
-    "maximum": ("tl.maximum({a}, {b})", maximum),
-    "minimum": ("tl.minimum({a}, {b})", minimum),
+    "maximum": ("tl.maximum({a}, {b}).to({a}.dtype)", maximum),
+    "minimum": ("tl.minimum({a}, {b}).to({a}.dtype)", minimum),
     "where": ("tl.where({a} > {b}, {b}, {c})", lambda a, b, c: np.where(a > b, b, c)),
     "abs": ("tl.abs({a})", np.abs),
     "half": ("{a} * 0.5", lambda a: a * 0.5),
