@@ -13,7 +13,7 @@ def module(*functions: str) -> str:
 
 
 SUM = """
-  tt.func private @sum(%p: !tt.ptr<f32>, %n: i32) -> (f32, i32, !tt.ptr<f32>) attributes {noinline = true} {
+  tt.func private @sum(%p: !tt.ptr<f32>, %n: i32) -> (f32, i32, !tt.ptr<f32>) {
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32
     %zero = arith.constant 0.000000e+00 : f32
@@ -26,9 +26,9 @@ SUM = """
     %m = arith.addi %n, %c1 : i32
     %r = tt.addptr %p, %n : !tt.ptr<f32>, i32
     tt.return %s, %m, %r : f32, i32, !tt.ptr<f32>
-  }"""  # noqa: E501
+  }"""
 TWICE = """
-  tt.func private @twice(%p: !tt.ptr<f32>, %n: i32) -> f32 attributes {noinline = true} {
+  tt.func private @twice(%p: !tt.ptr<f32>, %n: i32) -> f32 {
     %a:3 = tt.call @sum(%p, %n) : (!tt.ptr<f32>, i32) -> (f32, i32, !tt.ptr<f32>)
     %b:3 = tt.call @sum(%a#2, %a#1) : (!tt.ptr<f32>, i32) -> (f32, i32, !tt.ptr<f32>)
     %d = arith.subf %b#0, %a#0 : f32
@@ -56,7 +56,7 @@ def test_results_of_a_call_feed_the_next_and_calls_nest() -> None:
 
 def test_a_function_may_take_and_give_tensors_and_return_early() -> None:
     callee = """
-  tt.func private @pick(%v: tensor<16xf32>, %n: i32) -> (tensor<16xf32>, i32) attributes {noinline = true} {
+  tt.func private @pick(%v: tensor<16xf32>, %n: i32) -> (tensor<16xf32>, i32) {
     %c2 = arith.constant 2 : i32
     %b = arith.cmpi sgt, %n, %c2 : i32
     cf.cond_br %b, ^bb1, ^bb2
@@ -65,7 +65,7 @@ def test_a_function_may_take_and_give_tensors_and_return_early() -> None:
   ^bb2:  // pred: ^bb0
     %d = arith.addf %v, %v : tensor<16xf32>
     tt.return %d, %c2 : tensor<16xf32>, i32
-  }"""  # noqa: E501
+  }"""
     kernel = """
   tt.func public @k(%x: !tt.ptr<f32>, %n: i32, %m: !tt.ptr<i32>) attributes {noinline = false} {
     %i = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
@@ -86,7 +86,7 @@ def test_a_function_may_take_and_give_tensors_and_return_early() -> None:
 
 def test_recursion_is_refused_by_name_and_line() -> None:
     first, second = (
-        f"  tt.func private @{a}(%n: i32) -> i32 attributes {{noinline = true}} {{\n"
+        f"  tt.func private @{a}(%n: i32) -> i32 {{\n"
         f'    %r = tt.call @{b}(%n) : (i32) -> i32 loc("kernel.py":4:1)\n'
         "    tt.return %r : i32\n  }"
         for a, b in (("ping", "pong"), ("pong", "ping"))

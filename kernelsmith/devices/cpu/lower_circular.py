@@ -163,12 +163,32 @@ def _large() -> str:
         "  %at = sub i64 %field, 1013",
         "  %w = lshr i64 %at, 6",
         "  %o = and i64 %at, 63",
+        *_window(len(words)),
+        "  %mw = zext i64 %m to i192",
+        "  %product = mul i192 %window, %mw",
+        *_fraction(),
+        "  %negative = icmp slt i64 %bits, 0",
+        "  %flip = xor i1 %negative, %up",
+        "  %rn = fneg double %r0",
+        "  %r = select i1 %flip, double %rn, double %r0",
+        "  %nn = sub i64 0, %n1",
+        "  %n = select i1 %negative, i64 %nn, i64 %n1",
+        "  %q0 = insertvalue { double, i64 } poison, double %r, 0",
+        "  %q1 = insertvalue { double, i64 } %q0, i64 %n, 1",
+        "  ret { double, i64 } %q1",
+        "}",
+    ])  # fmt: skip
+
+
+def _window(words: int) -> list[str]:
+    """``%window``: 192 bits of the table from bit ``%o`` of word ``%w`` on."""
+    return [
         *[
             line
             for i in range(4)
             for line in (
                 f"  %w{i} = add i64 %w, {i}",
-                f"  %p{i} = getelementptr [{len(words)} x i64], ptr @{_TABLE}, i64 0, i64 %w{i}",
+                f"  %p{i} = getelementptr [{words} x i64], ptr @{_TABLE}, i64 0, i64 %w{i}",
                 f"  %l{i} = load i64, ptr %p{i}, align 8",
                 f"  %z{i} = zext i64 %l{i} to i256",
                 f"  %s{i} = shl i256 %z{i}, {64 * (3 - i)}",
@@ -181,8 +201,13 @@ def _large() -> str:
         "  %d = shl i256 %c, %ow",
         "  %f = lshr i256 %d, 64",
         "  %window = trunc i256 %f to i192",
-        "  %mw = zext i64 %m to i192",
-        "  %product = mul i192 %window, %mw",
+    ]
+
+
+def _fraction() -> list[str]:
+    """From ``%product``: the quadrant ``%n1``, whether it was rounded ``%up``, and the remainder's
+    magnitude ``%r0``."""
+    return [
         "  %top = lshr i192 %product, 190",
         "  %n0 = trunc i192 %top to i64",
         "  %left = shl i192 %product, 2",
@@ -208,14 +233,4 @@ def _large() -> str:
         "  %place = shl i64 %exponent, 52",
         "  %scale = bitcast i64 %place to double",
         "  %r0 = fmul double %value, %scale",
-        "  %negative = icmp slt i64 %bits, 0",
-        "  %flip = xor i1 %negative, %up",
-        "  %rn = fneg double %r0",
-        "  %r = select i1 %flip, double %rn, double %r0",
-        "  %nn = sub i64 0, %n1",
-        "  %n = select i1 %negative, i64 %nn, i64 %n1",
-        "  %q0 = insertvalue { double, i64 } poison, double %r, 0",
-        "  %q1 = insertvalue { double, i64 } %q0, i64 %n, 1",
-        "  ret { double, i64 } %q1",
-        "}",
-    ])  # fmt: skip
+    ]

@@ -25,6 +25,7 @@ class Pair:
 
 
 def constant(s: Asm, pair: tuple[float, float]) -> Pair:
+    """A constant of two parts."""
     return Pair(s.const(_T, pair[0]), s.const(_T, pair[1]))
 
 

@@ -8,6 +8,7 @@ from kernelsmith.devices.cpu.codegen_text import LANES
 
 
 def horner(s: Asm, t: str, x: str, coefficients: tuple[float, ...], fused: bool) -> str:
+    """The polynomial with these coefficients, highest power first."""
     total = s.const(t, coefficients[0])
     for c in coefficients[1:]:
         if fused:
@@ -18,7 +19,7 @@ def horner(s: Asm, t: str, x: str, coefficients: tuple[float, ...], fused: bool)
 
 
 def clamped(s: Asm, t: str, x: str, low: float, high: float) -> str:
-    """NaN passes."""
+    """x moved into [low, high]; NaN passes."""
     x = s.select(s.cmp("fcmp ogt", t, x, s.const(t, high)), t, s.const(t, high), x)
     return s.select(s.cmp("fcmp olt", t, x, s.const(t, low)), t, s.const(t, low), x)
 
