@@ -139,7 +139,7 @@ class Machine:
                     continue
                 room = stack.enter_context(memory.allocate(self.gpu, one.nbytes + 64))
                 address = room.address + misalign_bytes
-                lib.call("cuMemcpyHtoD_v2", address, one.ctypes.data, one.nbytes)
+                memory.write(self.gpu, address, one.ctypes.data, one.nbytes)
                 places.append(address)
                 values.append(address)
                 arrays.append(np.empty_like(one))

@@ -184,7 +184,7 @@ def wall_arguments(program: Path, folder: Path, gpu_nodes: Sequence[Path] = ()) 
     command += ["--proc", "/proc", "--dev", "/dev"]
     for node in gpu_nodes:
         command += ["--dev-bind", str(node), str(node)]
-    for facts in ("/sys/bus", "/sys/devices") if gpu_nodes else ():
+    for facts in paths.GPU_PLACES if gpu_nodes else ():
         command += ["--ro-bind-try", facts, facts]
     command += ["--remount-ro", "/dev"]
     command += ["--bind", str(folder), INSIDE_SPOOL, "--chdir", INSIDE_TMP, "--remount-ro", "/"]

@@ -17,8 +17,10 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache
 PYTHON_FLAGS = ("-s", "-P", "-B")
 # What the NVIDIA driver opens, and where it reads of the machine. Only for workers that hold
 # machine code, never for one that holds candidate Python.
-GPU_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia[0-9]*", "dxg")
-GPU_FACTS = ("/proc/driver/nvidia", "/proc/devices", "/proc/modules", "/sys/bus", "/sys/devices")
+GPU_NODES: tuple[str, ...] = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+GPU_NODES += ("nvidia[0-9]*", "nvidia-caps/*", "dxg")
+GPU_PLACES = ("/sys/bus", "/sys/devices", "/sys/module")
+GPU_FACTS = ("/proc/driver/nvidia", "/proc/devices", "/proc/modules", *GPU_PLACES)
 ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "PATH": "/usr/bin:/bin",

@@ -180,9 +180,7 @@ class Pool:
         return image
 
     def _upload(self, image: Bytes) -> None:
-        self._ground.gpu.lib.call(
-            "cuMemcpyHtoD_v2", self._held["slots"].address, image.ctypes.data, image.size
-        )
+        memory.write(self._ground.gpu, self._held["slots"].address, image.ctypes.data, image.size)
 
     def _download(self, start: int, nbytes: int) -> Bytes:
         image = np.empty(nbytes, np.uint8)
@@ -277,7 +275,7 @@ def _lay_poison(
         for place, pages in enumerate(slot.private):
             view = host[pages.begin - first : pages.end - first]
             session_pool.poison_pages(view, shape, place, pages, poison)
-    gpu.lib.call("cuMemcpyHtoD_v2", image.address, host.ctypes.data, host.size)
+    memory.write(gpu, image.address, host.ctypes.data, host.size)
 
 
 def _run_once(

@@ -109,6 +109,9 @@ def confine(
     _limit(resource.RLIMIT_CORE, 0)
     libc = ctypes.CDLL(None, use_errno=True)
     _prctl(libc, PR_SET_PDEATHSIG, signal.SIGKILL)
+    if gpu:
+        # The driver reads of its process in /proc, which a process that cannot be dumped may not.
+        _prctl(libc, PR_SET_DUMPABLE, 1)
     if wall_seccomp.supported() and not gpu:
         wall_seccomp.install(kind)
 

@@ -554,13 +554,11 @@ EXPORT CUresult CUDAAPI cuEventRecordWithFlags(CUevent event, CUstream stream, u
   record(event);
   return CUDA_SUCCESS;
 }
-EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent event) {
-  ENTER(2);
-  return ((struct event *)event)->recorded ? settle() : CUDA_ERROR_INVALID_HANDLE;
-}
 #undef cuEventElapsedTime
 EXPORT CUresult CUDAAPI cuEventElapsedTime(float *elapsed_ms, CUevent begin, CUevent end) {
   ENTER(2);
+  if (!((struct event *)begin)->recorded || !((struct event *)end)->recorded)
+    return CUDA_ERROR_INVALID_HANDLE;
   const struct timespec *a = &((struct event *)begin)->at, *b = &((struct event *)end)->at;
   *elapsed_ms = (float)((double)(b->tv_sec - a->tv_sec) * 1e3 + (double)(b->tv_nsec - a->tv_nsec) / 1e6);
   return CUDA_SUCCESS;

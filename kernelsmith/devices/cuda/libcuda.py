@@ -74,7 +74,6 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuEventCreate": (_TO(_PTR), _UINT),
     "cuEventDestroy_v2": (_PTR,),
     "cuEventRecordWithFlags": (_PTR, _PTR, _UINT),
-    "cuEventSynchronize": (_PTR,),
     "cuEventElapsedTime": (_TO(ctypes.c_float), _PTR, _PTR),
     "cuGraphInstantiateWithFlags": (_TO(_PTR), _PTR, _U64),
     "cuGraphLaunch": (_PTR, _PTR),

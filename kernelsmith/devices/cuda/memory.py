@@ -113,12 +113,21 @@ def guarded(gpu: Gpu, nbytes: int, parts: Sequence[tuple[int, int]]) -> Memory:
     return found
 
 
+def write(gpu: Gpu, address: int, host_address: int, nbytes: int) -> None:
+    """Copies from host memory, and waits until the bytes are there.
+
+    The driver's call returns as soon as it has read pageable memory; the bytes may still be on
+    their way, and a stream that does not wait for the default one would run ahead of them.
+    """
+    if nbytes:
+        gpu.lib.call("cuMemcpyHtoD_v2", address, host_address, nbytes)
+        gpu.lib.call("cuCtxSynchronize")
+
+
 def upload(memory: Memory, host_address: int) -> None:
     """Copies a host image of the whole of ``memory`` to it, the parts that may be touched."""
     for begin, end in memory.parts:
-        memory.gpu.lib.call(
-            "cuMemcpyHtoD_v2", memory.address + begin, host_address + begin, end - begin
-        )
+        write(memory.gpu, memory.address + begin, host_address + begin, end - begin)
 
 
 def download(memory: Memory, host_address: int) -> None:
