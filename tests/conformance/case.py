@@ -24,7 +24,8 @@ from tests.conformance.values import (
 
 TORCH = {
     "fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16,
-    "fp8e5": torch.float8_e5m2, "fp8e4nv": torch.float8_e4m3fn, "int1": torch.bool,
+    "fp8e5": torch.float8_e5m2, "fp8e4nv": torch.float8_e4m3fn,
+    "fp8e4b8": torch.float8_e4m3fnuz, "fp8e5b16": torch.float8_e5m2fnuz, "int1": torch.bool,
     "int8": torch.int8, "int16": torch.int16, "int32": torch.int32, "int64": torch.int64,
     "uint8": torch.uint8, "uint16": torch.uint16, "uint32": torch.uint32,
     "uint64": torch.uint64,

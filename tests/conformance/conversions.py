@@ -18,7 +18,7 @@ from tests.conformance.values import (
 )
 
 WIDE_FLOATS = ("fp64", "fp32", "fp16", "bf16")
-NARROW_FLOATS = ("fp8e5", "fp8e4nv")
+NARROW_FLOATS = ("fp8e5", "fp8e4nv", "fp8e4b8", "fp8e5b16")
 
 
 def to_integer(dtype: str) -> Any:
@@ -108,7 +108,8 @@ def _wrap_to(out: str) -> Any:
 
 def _spell(dtype: str) -> str:
     names = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16",
-             "fp8e5": "float8e5", "fp8e4nv": "float8e4nv"}  # fmt: skip
+             "fp8e5": "float8e5", "fp8e4nv": "float8e4nv",
+             "fp8e4b8": "float8e4b8", "fp8e5b16": "float8e5b16"}  # fmt: skip
     return names.get(dtype, dtype)
 
 

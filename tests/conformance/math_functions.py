@@ -20,6 +20,13 @@ FUNCTIONS: dict[str, tuple[Any, float, float]] = {
     "erf": (("between", -4, 4), 1.0, 2.0),
 }
 LIBRARY: dict[str, tuple[Any, float, float]] = {"tanh": (("between", -9, 9), 0.51, 2.0)}
+EXACT_LIBRARY: tuple[tuple[str, str, Any], ...] = (
+    ("rint", "a", np.rint),
+    ("trunc", "a", np.trunc),
+    ("abs", "a", np.abs),
+    ("copysign", "ab", np.copysign),
+    ("fmod", "ab", np.fmod),
+)
 POWER_ULP = {"fp32": 1.0, "fp64": 2.0}
 _IMPORT = "from triton.language.extra import libdevice\n"
 
@@ -78,6 +85,12 @@ def _library() -> list[Case]:
         for dtype, bound in zip(("fp32", "fp64"), bounds, strict=True)
     ]  # fmt: skip
 
+    found += [
+        elementwise("math_functions", f"libdevice.{name}", f"libdevice.{name}({', '.join(names)})",
+                    oracle, *(dtype,) * len(names), preamble=_IMPORT)
+        for dtype in ("fp32", "fp64")
+        for name, names, oracle in EXACT_LIBRARY
+    ]  # fmt: skip
     found += [
         elementwise("math_functions", "libdevice.pow", "libdevice.pow(a, b)", reference("pow"),
                     dtype, dtype, recipe=[("between", 0.01, 30), ("between", -5, 5)],

@@ -86,7 +86,7 @@ def _plain(op: str, dtype: str, out: str, shape: tuple[int, ...], axis: int | No
         oracle = along(axis, rounded(inner, step))
     convert = {("sum", "bf16"): ".to(tl.float32)", ("sum", "fp16"): ".to(tl.float32)"}
     text = f"tl.{op}(a{convert.get((op, dtype), '')}, axis={axis})"
-    recipe = "ordinary" if not integer else "any"
+    recipe = "ordinary" if not integer and op == "sum" else "any"
     return tile(
         "reductions", op, text, oracle, one(dtype, shape, recipe), out=to(out, *_out(shape, axis)),
         name=f"{op}_axis{axis}",

@@ -91,7 +91,7 @@ def _custom() -> list[Case]:
                     "scans", "associative_scan",
                     f"tl.associative_scan(a, {axis}, merge, reverse={reverse})",
                     plain("fp32", maximum, axis, reverse),
-                    one("fp32", shape), out=to("fp32", *shape), preamble=_MAXIMUM,
+                    one("fp32", shape, "any"), out=to("fp32", *shape), preamble=_MAXIMUM,
                     name=f"running_max_axis{axis}{mark}",
                 )
             )  # fmt: skip

@@ -78,7 +78,7 @@ def test_a_written_input_is_seen() -> None:
         collect(case, values)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp8e5", "fp8e4nv"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp8e5", "fp8e4nv", "fp8e4b8", "fp8e5b16"])
 def test_rounding_is_to_the_nearest_value_of_the_type(dtype: str) -> None:
     """Every value of a small type, and the points between two of them."""
     every = np.arange(1 << 8 * np.dtype(STORAGE[dtype]).itemsize).astype(

@@ -35,10 +35,13 @@ FLOATS: dict[str, Format] = {
                    infinite=True, nan=0x7FC0),
     "fp8e5": Format(precision=3, least_exponent=-14, largest=57344.0, infinite=False, nan=0x7F),
     "fp8e4nv": Format(precision=4, least_exponent=-6, largest=448.0, infinite=False, nan=0x7F),
+    "fp8e4b8": Format(precision=4, least_exponent=-7, largest=240.0, infinite=False, nan=0x80),
+    "fp8e5b16": Format(precision=3, least_exponent=-15, largest=57344.0, infinite=False, nan=0x80),
 }  # fmt: skip
 STORAGE: dict[str, Any] = {
     "fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16": np.uint16,
-    "fp8e5": np.uint8, "fp8e4nv": np.uint8, "int1": np.bool_,
+    "fp8e5": np.uint8, "fp8e4nv": np.uint8, "fp8e4b8": np.uint8, "fp8e5b16": np.uint8,
+    "int1": np.bool_,
     "int8": np.int8, "int16": np.int16, "int32": np.int32, "int64": np.int64,
     "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32, "uint64": np.uint64,
 }  # fmt: skip
@@ -54,24 +57,38 @@ def widen(dtype: str, stored: Array) -> Array:
     """What stored bits mean: float64, or the integers themselves."""
     if dtype == "bf16":
         return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
-    if dtype == "fp8e5":
-        return (stored.astype(np.uint16) << np.uint16(8)).view(np.float16).astype(np.float64)
-    if dtype == "fp8e4nv":
-        return _E4M3[stored]
+    if dtype in _SMALL:
+        return _SMALL[dtype][stored]
     return stored.astype(np.float64) if is_float(dtype) else stored
 
 
-def _e4m3_table() -> Array:
+def _small_table(exponent_bits: int, bias: int) -> Array:
+    """Values of the 256 codes of an 8-bit float, before infinities and NaN."""
+    fraction_bits = 7 - exponent_bits
     codes = np.arange(256)
-    exponent, fraction = (codes >> 3) & 15, (codes & 7) / 8.0
+    exponent = codes >> fraction_bits & (1 << exponent_bits) - 1
+    fraction = (codes & (1 << fraction_bits) - 1) / 2.0**fraction_bits
     magnitude = np.where(
-        exponent == 0, np.ldexp(fraction, -6), np.ldexp(1 + fraction, exponent - 7)
+        exponent == 0,
+        np.ldexp(fraction, 1 - bias),
+        np.ldexp(1 + fraction, np.maximum(exponent, 1) - bias),
     )
-    magnitude[(codes & 127) == 127] = np.nan
     return np.where(codes & 128, -magnitude, magnitude)
 
 
-_E4M3 = _e4m3_table()
+def _small_tables() -> dict[str, Array]:
+    tables = {
+        "fp8e5": _small_table(5, 15), "fp8e4nv": _small_table(4, 7),
+        "fp8e4b8": _small_table(4, 8), "fp8e5b16": _small_table(5, 16),
+    }  # fmt: skip
+    tables["fp8e5"][[0x7C, 0xFC]] = np.inf, -np.inf
+    tables["fp8e5"][[0x7D, 0x7E, 0x7F, 0xFD, 0xFE, 0xFF]] = np.nan
+    tables["fp8e4nv"][[0x7F, 0xFF]] = np.nan
+    tables["fp8e4b8"][0x80] = tables["fp8e5b16"][0x80] = np.nan
+    return tables
+
+
+_SMALL = _small_tables()
 
 
 @np.errstate(all="ignore")
@@ -113,19 +130,21 @@ def narrow(dtype: str, values: Array) -> Array:
             out = rounded.astype(STORAGE[dtype])  # exact
         elif dtype == "bf16":
             out = (rounded.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
-        elif dtype == "fp8e5":
-            out = (rounded.astype(np.float16).view(np.uint16) >> np.uint16(8)).astype(np.uint8)
         else:
-            out = _e4m3_code(rounded)
+            out = _small_code(dtype, rounded)
     out = np.asarray(out)
     bits(out)[nan] = form.nan
     return out
 
 
-def _e4m3_code(values: Array) -> Array:
-    positive = np.argsort(_E4M3[:127])
-    found = positive[np.searchsorted(_E4M3[:127][positive], np.nan_to_num(np.abs(values)))]
-    return (found + np.where(np.signbit(values), 128, 0)).astype(np.uint8)
+def _small_code(dtype: str, values: Array) -> Array:
+    """Codes of values that the format has; where it has no -0, that is 0."""
+    table = _SMALL[dtype][:128]
+    finite = np.nonzero(np.isfinite(table))[0]
+    order = finite[np.argsort(table[finite])]
+    found = order[np.searchsorted(table[order], np.nan_to_num(np.abs(values)))]
+    sign = np.signbit(values) & ((values != 0) | (FLOATS[dtype].nan != 0x80))
+    return (found + np.where(sign, 128, 0)).astype(np.uint8)
 
 
 def bits(stored: Array) -> Array:
