@@ -25,6 +25,7 @@ from kernelsmith.gate.probes.cheats import cheats
 from kernelsmith.gate.probes.mutants import mutants
 from kernelsmith.lineage.past import PastCandidate
 from kernelsmith.model import new_candidate, seed_candidate
+from kernelsmith.proposers.search import Search
 
 RESULT = Path(__file__).resolve().parent / "results" / "verdict_cost.json"
 TASKS = ("rms_norm", "linear", "swiglu", "logprob")
@@ -125,7 +126,7 @@ def measure(
         verdict = gate.judge(candidate, seed, 0)
         return time.monotonic() - began, verdict
 
-    shell = next(cheat for cheat in cheats(task) if cheat.check == "policy")
+    shell = next(cheat for cheat in cheats(task) if "policy" in cheat.checks)
     found["policy_reject_s"] = _spread(
         [judged(f"{shell.source}\n# {n}\n")[0] for n in range(REPEATS)]
     )
@@ -135,20 +136,20 @@ def measure(
     found["bits_reject_s"] = _spread([seconds for seconds, _ in rejects])
     found["bits_reject_statuses"] = sorted({verdict.status for _, verdict in rejects})
     found["same_code_s"] = _spread([judged(f"{task.seed_source}\n# the seed\n")[0]])
-    found["accepts"] = _accepts(wires, task, gate, seed, accepts)
+    found["accepts"] = _accepts(task, gate, seed, accepts)
     gate.close()
     return found
 
 
-def _accepts(
-    wires: wiring.Wiring, task: Any, gate: Any, seed: Any, wanted: int
-) -> list[dict[str, Any]]:
-    proposer = wires.proposer("search", 0)
+def _accepts(task: Any, gate: Any, seed: Any, wanted: int) -> list[dict[str, Any]]:
+    proposer = Search(0)
     history: list[PastCandidate] = []
     incumbent, confirms, found = seed, 0, []
     for _ in range(PROPOSALS_MAX):
+        if len(found) >= wanted:
+            break
         candidate = proposer.propose(task, history)
-        if candidate is None or len(found) >= wanted:
+        if candidate is None:
             break
         began = time.monotonic()
         verdict = gate.judge(candidate, incumbent, confirms)
