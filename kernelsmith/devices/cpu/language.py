@@ -54,7 +54,7 @@ cumprod | | lowered | r = tl.cumprod(a, 0, reverse=True) | a left fold
 cumsum | | lowered | r = tl.cumsum(a, 1) + tl.cumsum(a > 0, 0) | a left fold
 debug_barrier | | free | tl.debug_barrier(); r = x | a program is one thread
 device_assert | | lowered | tl.device_assert(i >= 0, "negative"); r = x |
-device_print | | lowered | |
+device_print | | lowered | tl.device_print("x", x); r = x |
 div_rn | | lowered | r = tl.div_rn(x, y) |
 dot | | lowered | r = tl.dot(a, a) | one fma a k, ascending; two and three dimensions
 dot_scaled | | refused | r = tl.dot_scaled(h, None, "bf16", h, None, "bf16") |
@@ -80,7 +80,7 @@ fma | | lowered | r = tl.fma(x, y, x) |
 full | | lowered | r = tl.full((4, 8, 2), 1.5, tl.float32) |
 gather | | lowered | r = tl.gather(a, i.reshape(4, 16).to(tl.int8), 0) | index modulo the axis
 histogram | | lowered | r = tl.histogram(i, 16, mask=m) | none outside of the bins
-inline_asm_elementwise | | refused | tl.inline_asm_elementwise("nop", "=r,r", [i], tl.int32, 0, 1) |
+inline_asm_elementwise | | refused | tl.inline_asm_elementwise("", "=r,r", [i], tl.int8, False, 1) |
 int1 | | free | r = x.to(tl.int1) |
 int16 | | free | r = i.to(tl.int16) |
 int32 | | free | r = x.to(tl.int32) |
