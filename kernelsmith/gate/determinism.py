@@ -77,7 +77,7 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
         evidence={
             "repeats": ways,
             "runs": len(repeats) + COSTLIEST,
-            "observed": [one.case.id for one in seen],
+            "observed": len(seen),
         }
     )
 

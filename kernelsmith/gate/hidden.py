@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelsmith import cases as forms
 from kernelsmith.errors import EvidenceError
-from kernelsmith.gate import irregular
+from kernelsmith.gate import irregular, observed
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.reference import Reference, compare
 from kernelsmith.gate.subject import CO_RUNNERS, Ask, Execution, Outcome, Subject, draw_seed, failed
@@ -86,8 +86,8 @@ def check_bits(
 ) -> Outcome:
     """Candidate against seed on hidden shapes and inputs nobody has seen.
 
-    Shapes that were drawn, and one of each class that no case takes, are run in three ways: no
-    other check meets those classes.
+    Shapes that were drawn, and one of each class that no case takes, are run in three ways and
+    observed: no other check meets those classes.
     """
     found = bench.prepare(subject, cases)
     if found.status is not None:
@@ -116,6 +116,9 @@ def check_bits(
         )
         if found.status is not None:
             return found
+    found = observed.drawn(bench, reference, subject, cases)
+    if found.status is not None:
+        return found
     return Outcome(evidence={"hidden": [case.id for case in cases]})
 
 

@@ -78,7 +78,7 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
         evidence={
             "runs": len(runs),
             "ways": [how for how, _, _ in WAYS],
-            "observed": [one.case.id for one in seen],
+            "observed": len(seen),
         }
     )
 

@@ -1,9 +1,9 @@
 """What observed runs say: programs that race, accesses out of bounds, loops that nobody ends.
 
 An observed run is the same TTIR in another build, which keeps for every byte which programs
-touched it (:mod:`kernelsmith.devices.cpu.observe`). It is asked for in three places: by determinism
-and memory, for cases that cover every compiled kernel and call form; before a kernel with a
-``while`` loop is run at all; and after a run that crashed, hung or gave other bits, to say why.
+touched it (:mod:`kernelsmith.devices.cpu.observe`). It is asked for in four places: by determinism
+and memory, for the declared cases; before a kernel with a ``while`` loop is run at all; after a run
+that crashed, hung or gave other bits, to say why; and by confirm, for the hidden cases.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,6 +28,7 @@ STATUS_OF: tuple[tuple[tuple[FindingKind, ...], Status], ...] = (
 TOLD_MAX = 20
 PATIENCE_S = 5.0
 """For a look at what hung already: a loop that spins is known after a few turns."""
+LARGE_BYTES = 64 * 2**20
 RAGGED = 16
 """A size that is no multiple of this ends in a tail of lanes that are masked off."""
 
@@ -165,6 +166,22 @@ def explain(
 
 
 def chosen(task: Task, subject: Subject) -> list[Case]:
+    """The cases to observe, cheapest first: one of each that launch the same kernels on the same
+    grids and buffers (with integer inputs, which may be indices: in each regime). Of those with
+    buffers of more than LARGE_BYTES only what :func:`telling` needs."""
+    needed = {case.id for case in telling(task, subject)}
+    found: dict[str, Case] = {}
+    for case in sorted(task.cases, key=lambda case: (forms.cost(task, case), case.id)):
+        plan = subject.plans[case.id]
+        if sum(buffer.nbytes for buffer in plan.buffers) > LARGE_BYTES and case.id not in needed:
+            continue
+        integers = any("int" in arg.dtype for arg in task.call(case.call).args)
+        key = f"{case.call} {_launches(subject, case)}{case.regime if integers else ''}"
+        found.setdefault(case.id if case.id in needed else key, case)
+    return list({case.id: case for case in found.values()}.values())
+
+
+def telling(task: Task, subject: Subject) -> list[Case]:
     """Cases that together launch every compiled kernel in every call form, each with more than one
     program where there is such a case; of every call form also one with a ragged size and one with
     padded rows. The cheapest each, cheapest first."""
@@ -191,6 +208,20 @@ def chosen(task: Task, subject: Subject) -> list[Case]:
     return [case for _, case in sorted(found.values(), key=lambda pair: pair[0])]
 
 
+def drawn(bench: Bench, reference: Reference, subject: Subject, cases: Sequence[Case]) -> Outcome:
+    """Observes cases that were drawn after the candidate was frozen: UNCONFIRMED by any finding."""
+    if not bench.observes:
+        return Outcome()
+    asks = [Ask(key=case.id, case=case, inputs=reference.inputs(case)) for case in cases]
+    found = observe(bench, subject, asks)
+    if isinstance(found, Outcome):
+        return replace(found, status="UNCONFIRMED", message=f"hidden shape: {found.message}")
+    outcome = judged(bench.task, found, (*RACES, *BOUNDS, *LOOPS))
+    if outcome.status is None:
+        return outcome
+    return replace(outcome, status="UNCONFIRMED", message=f"hidden shape: {outcome.message}")
+
+
 def _restless(bench: Bench, subject: Subject, ask: Ask) -> bool:
     """Whether a case's own bits change with the order of programs and what memory held."""
     if any("tt.atomic" in text for text in _texts(subject, ask.case)):
@@ -215,9 +246,14 @@ def _texts(subject: Subject, case: Case) -> list[str]:
 
 
 def _launched(subject: Subject, case: Case) -> str:
-    """What decides the addresses that a case touches, but for its inputs."""
+    """What decides the addresses that a case touches."""
+    return f"{case.id} {_launches(subject, case)}"
+
+
+def _launches(subject: Subject, case: Case) -> str:
+    """What decides them but for its inputs."""
     plan = subject.plans[case.id]
     launches = [
         (subject.object_of[launch.plan_class], launch.grid, launch.args) for launch in plan.launches
     ]
-    return repr((case.id, plan.buffers, launches, plan.outputs))
+    return repr((plan.buffers, launches, plan.outputs))

@@ -248,9 +248,10 @@ def run_one(run: Run, info: dict[str, Any], files: dict[str, bytes]) -> list[byt
     return [np.ascontiguousarray(out).tobytes() for out in outs]
 
 
-def findings_of(faults: dict[str, Any]) -> tuple[Finding, ...]:
-    """What an observed run shows: the fault ``finding``, if there is one."""
-    if "finding" not in faults:
+def findings_of(faults: dict[str, Any], key: str) -> tuple[Finding, ...]:
+    """What an observed run shows: the fault ``finding``, if there is one; with ``finds_hidden``
+    only in hidden shapes."""
+    if "finding" not in faults or ("finds_hidden" in faults and not key.startswith("hidden")):
         return ()
     told = {"kernel": "k", "launch": 0, "program": (0, 0, 0), **faults["finding"]}
     lists = {key: tuple(value) for key, value in told.items() if isinstance(value, list)}
@@ -286,7 +287,7 @@ def run_all(job: RunJob, files: dict[str, bytes], role: str) -> FakeReply:
                 canaries=("scratch 0 after",) if faults.get("canary") else (),
                 changed_inputs=("x",) if faults.get("writes_input") else (),
                 seconds=1e-3 * (1 + run.plan.buffers[0].nbytes),
-                findings=findings_of(faults) if job.observed else (),
+                findings=findings_of(faults, run.key) if job.observed else (),
             )
         )
     return FakeReply(RunsResult(runs=tuple(results)), {"out.bin": blob})

@@ -1,10 +1,11 @@
 """What the gate makes of observed runs: which check, which status, and what is said."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kernelsmith.gate.observed import chosen
+from kernelsmith.gate.observed import chosen, telling
 from kernelsmith.gate.subject import Subject
 from kernelsmith.model import RunJob
 from tests.gate.conftest import Kit
@@ -108,17 +109,38 @@ def test_what_was_clean_is_not_observed_again(kit: Kit) -> None:
     assert len(observed_jobs(kit)) == before
 
 
-def test_cases_are_chosen_to_cover_kernels_call_forms_and_tails(kit: Kit) -> None:
-    reference = kit.gate.reference.seed
-    subject = Subject(
+def seed_subject(kit: Kit) -> Subject:
+    seed = kit.gate.reference.seed
+    return Subject(
         candidate=kit.gate.seed,
         role="launcher",
-        plans=reference.plans,
-        classes=reference.classes,
-        object_of=reference.object_of,
+        plans=seed.plans,
+        classes=seed.classes,
+        object_of=seed.object_of,
     )
-    cases = chosen(kit.gate.task, subject)
+
+
+def test_the_telling_cases_cover_kernels_call_forms_and_tails(kit: Kit) -> None:
+    cases = telling(kit.gate.task, seed_subject(kit))
     assert {case.call for case in cases} == {call.name for call in kit.gate.task.calls}
-    assert all(case.dim("M") > 1 for case in cases if case.call != "infer")
-    assert {case.dim("M") for case in cases if case.call == "infer"} <= {1, 40}
-    assert 40 in {case.dim("M") for case in cases if case.call == "infer"}
+    assert {case.dim("M") for case in cases if case.call == "infer"} == {40}
+    assert {case.dim("M") for case in cases if case.call == "train"} == {7}
+
+
+def test_all_declared_cases_are_observed_but_those_that_touch_the_same(new_kit: Any) -> None:
+    kit = new_kit()
+    subject = seed_subject(kit)
+    cases = chosen(kit.gate.task, subject)
+    assert sorted(case.id for case in cases) == sorted(case.id for case in kit.gate.task.cases)
+    again = replace(kit.gate.task.cases[0], id="another regime", regime="ties")
+    subject.plans[again.id] = subject.plans[kit.gate.task.cases[0].id]
+    more = replace(kit.gate.task, cases=(*kit.gate.task.cases, again))
+    assert len(chosen(more, subject)) == len(cases)
+
+
+def test_a_finding_in_a_hidden_shape_is_unconfirmed(kit: Kit) -> None:
+    verdict = kit.judge(gain=1.5, finding=RACE, finds_hidden=True)
+    last = verdict.checks[-1]
+    assert (verdict.status, last.name) == ("UNCONFIRMED", "confirm")
+    assert last.message.startswith("hidden shape: case hidden ")
+    assert "race: program 1 of k" in last.message

@@ -55,6 +55,13 @@ def count_and_look(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def take_a_number(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """What the atomic found says which program came first."""
+    number = tl.atomic_add(y_ptr, 1)
+    tl.store(y_ptr + 1 + tl.program_id(0), number)
+
+
+@triton.jit
 def last_wins(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     tl.atomic_xchg(y_ptr, 1)
 

@@ -97,6 +97,7 @@ def test_integer_atomics_that_commute_are_no_race(observe: Observe) -> None:
     [
         ("count_and_cap", "atomic_order", "tl.atomic_max"),
         ("last_wins", "atomic_order", "tl.atomic_xchg"),
+        ("take_a_number", "atomic_order", "tl.atomic_add"),
         ("count_and_look", "race", "tl.load"),
     ],
 )

@@ -5,7 +5,7 @@ that may go on, becomes the access's mask. The condition of a ``while`` loop goe
 ``observe.turn``; a ``for`` loop is marked to beat.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -42,7 +42,9 @@ def observed(module: Module) -> tuple[Module, tuple[Site, ...]]:
     Raises:
         CompileError: a kernel that cannot be observed; names op and line.
     """
-    placed = _Notes(parameters_of(module), len(module.kernel.args))
+    functions = (module.kernel, *module.callees.values())
+    used = {value for f in functions for block in f.blocks for value in _operands(block)}
+    placed = _Notes(parameters_of(module), used, len(module.kernel.args))
     callees = {name: placed.function(function) for name, function in module.callees.items()}
     return Module(placed.function(module.kernel), callees), tuple(placed.sites)
 
@@ -53,12 +55,21 @@ def stats(module: Module, sites: Iterable[Site]) -> dict[str, Any]:
     return {"sites": [asdict(site) for site in sites], "names": names}
 
 
+def _operands(block: Block) -> Iterator[Value]:
+    """All that the ops of a block and of its regions use."""
+    for op in block.ops:
+        yield from op.operands
+        for region in op.regions:
+            yield from _operands(region)
+
+
 class _Notes:
     """Places notes and numbers their sites."""
 
-    def __init__(self, parameters: dict[Value, int], count: int) -> None:
+    def __init__(self, parameters: dict[Value, int], used: set[Value], count: int) -> None:
         self.sites: list[Site] = []
         self._parameters = parameters
+        self._used = used
         # The slot after the last argument holds the address of the block.
         self._slot = 8 * count
 
@@ -87,6 +98,9 @@ class _Notes:
     def _access(self, op: Op) -> list[Op]:
         pointer = op.operands[0]
         kind, does = _kind(op)
+        if observe.MIXED < kind < observe.FLOAT and self._used.intersection(op.results):
+            # What was there before tells a program its place in the order.
+            kind, does = observe.MIXED, f"{does} and reads back"
         site = self._site(
             op,
             does,
