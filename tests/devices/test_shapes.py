@@ -6,7 +6,9 @@ import random
 import numpy as np
 import pytest
 
-from tests.devices.collective_texts import Place, Shape, kernel, results, tensor
+from kernelsmith.devices.cpu.ttir_merge import merged
+from kernelsmith.devices.cpu.ttir_parse import parse
+from tests.devices.collective_texts import Place, Shape, kernel, results, simple, tensor
 from tests.devices.regions import MOVES, region
 from tests.devices.shapes import program
 from tests.devices.test_scan import values
@@ -102,3 +104,32 @@ def test_a_map_calls_its_function_with_consecutive_elements(
         if elem == "f32":
             got, want = canonical("f32", got), canonical("f32", want)
         same_bits(got, want, f"map {elem} pack {pack}")
+
+
+@pytest.mark.parametrize(
+    ("axis", "want"), [(0, (2, 64)), (3, (8, 2, 8)), (6, (64, 2)), (5, (32, 2, 2))]
+)
+def test_a_cube_is_merged_around_the_dimension_that_a_step_reduces(axis: int, want: Shape) -> None:
+    cube: Shape = (2,) * 7
+    rest, thin = cube[:-1], (*cube[:axis], 1, *cube[axis + 1 :])
+    body = [
+        f"%c = tt.reshape %x0 : tensor<128xi32> -> {tensor('i32', cube)}",
+        *simple("xor", "i32").text(
+            "tt.reduce",
+            ["%c"],
+            f"axis = {axis} : i32",
+            f"({tensor('i32', cube)}) -> {tensor('i32', rest)}",
+        ),
+        f"%e = tt.expand_dims %y {{axis = {axis} : i32}} : {tensor('i32', rest)} -> "
+        f"{tensor('i32', thin)}",
+        f"%b = tt.broadcast %e : {tensor('i32', thin)} -> {tensor('i32', cube)}",
+        f"%o = arith.xori %b, %c : {tensor('i32', cube)}",
+        f"%r = tt.reshape %o : {tensor('i32', cube)} -> tensor<128xi32>",
+    ]
+    outs: list[Place] = [("%r", "i32", (128,))]
+    text = kernel([("i32", (128,))], body, outs)
+    ops = merged(parse(text)).kernel.blocks[0].ops
+    assert [op.operands[0].ty.shape for op in ops if op.name == "tt.reduce"] == [want]
+    x = values("i32", (128,))
+    swapped = np.flip(x.reshape(cube), axis).reshape(128)
+    same_bits(results(text, [x], outs)[0], np.ascontiguousarray(swapped), "neighbours")
