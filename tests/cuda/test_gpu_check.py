@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.cuda.stand_in import Fake
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -94,6 +96,22 @@ def test_a_dry_run_of_what_is_quick(tmp_path: Path, script: ModuleType) -> None:
     results = {one["stage"]: one["result"] for one in record["stages"]}
     assert results["driver"]["add"]["differ"] == 0
     assert results["gemm_bits"]["one_class_everywhere"] is True
+
+
+def test_what_a_gpu_runs_walks_through_on_a_stand_in(
+    tmp_path: Path, built: Fake, script: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It loads real cubins and does nothing with them: every figure is wrong, no step is missing.
+    (tmp_path / "libcuda.so.1").symlink_to(built.path)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    out = tmp_path / "record.json"
+    assert script.main(["--only", "driver,faults", "--out", str(out)]) == 0
+    record = json.loads(out.read_text())
+    driver, faults = (one["result"] for one in record["stages"])
+    assert [one["kernel"] for one in driver["kernels"]] == ["elementwise", "row_sum", "matmul"]
+    assert driver["add"]["differ"] > 0
+    assert faults["guard_page_bytes"] == 2 << 20
+    assert faults["fault"].startswith("none")
 
 
 def test_the_committed_dry_run_says_what_it_is() -> None:
