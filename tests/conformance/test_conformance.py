@@ -47,6 +47,7 @@ DRAWN = drawn()
 REFUSED = [case for case in cases_of(triton.__version__) if refusal(case)]
 
 
+@pytest.mark.filterwarnings("ignore:tl.make_block_ptr is deprecated:UserWarning")
 @pytest.mark.parametrize("case", DRAWN, ids=[case.id for case in DRAWN])
 def test_a_case_is_as_its_oracle_says_in_every_program_order(case: Case) -> None:
     with activated(threads=1):
