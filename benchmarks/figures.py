@@ -1,27 +1,45 @@
-"""Writes the README's figures from the committed JSON: ``python benchmarks/figures.py``.
+"""Writes the tables of the documents from the committed JSON: ``python benchmarks/figures.py``.
 
-The block between the two markers is generated; a test compares it with what this prints.
+A block between two markers is generated, in whichever page has them: ``figures``, one line a
+figure (the README), and ``speed``, the CPU device's goals and ratios. A test compares each block
+with what this makes of the results.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import speed_goals
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-BEGIN, END = "<!-- figures: begin -->\n", "<!-- figures: end -->\n"
 
 
 def main() -> None:
-    readme = ROOT / "README.md"
-    head, _, rest = readme.read_text().partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    readme.write_text(head + BEGIN + render() + END + tail)
+    for page, name, written in blocks():
+        begin, end = markers(name)
+        text = page.read_text()
+        page.write_text(text.replace(begin + written + end, begin + BLOCKS[name]() + end))
+
+
+def markers(name: str) -> tuple[str, str]:
+    """Lines around a generated block."""
+    return f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
+
+
+def blocks() -> Iterator[tuple[Path, str, str]]:
+    """(page, name, what it holds now) of every generated block."""
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        for name in BLOCKS:
+            begin, end = markers(name)
+            _, found, rest = page.read_text().partition(begin)
+            if found:
+                yield page, name, rest.partition(end)[0]
 
 
 def render() -> str:
-    """The generated block, Markdown."""
+    """The README's table, Markdown."""
     rows = ["| what | figure | from |", "|---|---|---|"]
     for name, lines in FIGURES.items():
         document = json.loads((RESULTS / f"{name}.json").read_text())
@@ -45,33 +63,50 @@ def _main_job(document: Any) -> list[tuple[str, str]]:
 
 
 def _winner(document: Any) -> list[tuple[str, str]]:
-    def worst(key: str, tokens: int) -> float:
-        return max(row[key] for row in document["rows"] if row["tokens"] == tokens)
-
-    return [
-        (
-            f"winner of `linear` to torch fp32, time at M = {tokens}, worst of shapes and dtypes",
-            f"{worst('winner_to_torch_fp32', tokens):.2f}×",
+    found = []
+    for op in dict.fromkeys(row["op"] for row in document["rows"]):
+        rows = [row for row in document["rows"] if row["op"] == op]
+        key, than = "winner_to_torch", "torch eager in its dtype"
+        if op == "linear":
+            rows = [row for row in rows if row["tokens"] in (1, 16)]
+            key, than = "winner_to_torch_fp32", "torch fp32 at M = 1 and 16"
+        found.append(
+            (
+                f"winner of `{op}` to {than}, time: worst, median of sizes and dtypes",
+                f"{max(row[key] for row in rows):.2f}×, {_median([row[key] for row in rows]):.2f}×",
+            )
         )
-        for tokens in (1, 16)
-    ] + [
-        (
-            "winner of `linear` to a hand-written table of tiles, time, median of all shapes",
-            f"{_median([row['winner_to_table'] for row in document['rows']]):.2f}×",
-        )
-    ]
+    return found
 
 
 def _device(document: Any) -> list[tuple[str, str]]:
     compile_ms = [entry["ms"] for entry in document["compile"]]
+    launch = document["launch"]
     return [
-        ("CPU device: compiling a kernel of the seeds", f"{max(compile_ms):.0f} ms at most"),
         (
-            "CPU device: a launch through Triton, native",
-            f"{document['launch']['launched_us_min']:.1f} µs, "
-            f"{document['launch']['native_us_min']:.1f} µs",
+            f"CPU device: compiling a kernel, most and median of {len(compile_ms)}",
+            f"{max(compile_ms):.0f} ms, {_median(compile_ms):.0f} ms",
+        ),
+        (
+            "CPU device: a launch, the launcher's part of it and through all of Triton, at most",
+            f"{max(entry['launcher_us'] for entry in launch):.1f} µs, "
+            f"{max(entry['triton_us'] for entry in launch):.1f} µs",
+        ),
+        (
+            "CPU device: speed goals met (which, and by how much: docs)",
+            f"{sum(goal.met for goal in speed_goals.goals(document))} of "
+            f"{len(speed_goals.goals(document))}",
         ),
     ]
+
+
+def _speed() -> str:
+    document = json.loads((RESULTS / "cpu_device.json").read_text())
+    when = (
+        f"Measured {document['date'][:16].replace('T', ' ')} UTC, load average before: "
+        f"{document['load_1m_before']:.1f} on {document['device']['cpus']} cores.\n\n"
+    )
+    return when + speed_goals.table(document) + "\n" + speed_goals.ratios(document)
 
 
 def _verdicts(document: Any) -> list[tuple[str, str]]:
@@ -92,9 +127,11 @@ def _verdicts(document: Any) -> list[tuple[str, str]]:
 
 def _null(document: Any) -> list[tuple[str, str]]:
     end, drawn = document["end_to_end"], document["resampled"]
+    names = ", ".join(f"`{name}`" for name in sorted(document["session_sd_percent"]))
     return [
         (
-            "identical kernels, distinct binaries: accepted, of real trials; of resampled trials",
+            f"identical kernels, distinct binaries ({names}): accepted, of real trials; of "
+            "resampled trials",
             f"{_accepted(end)}; {_accepted(drawn['null'])}",
         ),
         (
@@ -192,6 +229,11 @@ FIGURES: dict[str, Callable[[Any], list[tuple[str, str]]]] = {
     "lineage_scale": _lineage,
     "agent_overhead": _overhead,
     "agent_kills": _kills,
+}
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "figures": render,
+    "speed": _speed,
 }
 
 if __name__ == "__main__":

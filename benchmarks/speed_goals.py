@@ -110,3 +110,27 @@ def table(document: Any) -> str:
             f"| {goal.where} | {goal.median:.{digits}f} | {'yes' if goal.met else '**no**'} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def ratios(document: Any) -> str:
+    """Every op's ratios as a Markdown table: least, median and worst over sizes, a dtype a line."""
+    lines = [
+        "| op | dtype | sizes | side | to torch: least, median, worst | to torch fp32 |",
+        "|---|---|---|---|---|---|",
+    ]
+    kinds = dict.fromkeys((row["op"], row["dtype"]) for row in document["ops"])
+    for op, dtype in kinds:
+        rows = [row for row in document["ops"] if (row["op"], row["dtype"]) == (op, dtype)]
+        for side in ("seed", "hand"):
+            if side in rows[0]["us_min"]:
+                spans = [
+                    _span([row["us_min"][side] / row["us_min"][torch] for row in rows])
+                    for torch in ("torch", "torch_fp32")
+                ]
+                lines.append(f"| `{op}` | {dtype} | {len(rows)} | {side} | {' | '.join(spans)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _span(values: list[float]) -> str:
+    ordered = sorted(values)
+    return ", ".join(f"{ordered[i]:.2f}" for i in (0, len(ordered) // 2, -1))
