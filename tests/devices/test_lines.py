@@ -2,6 +2,7 @@
 carried rows and a function that is called twice; fast code must do what plain code does."""
 
 import random
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -16,80 +17,37 @@ T, P, INTS = (f"tensor<{N}x{elem}>" for elem in ("f32", PTR, "i32"))
 PARAMS = ("ptr", "ptr", "i32", "i32", "i32")
 
 
-def program(seed: int) -> str:
-    """A kernel ``k(x, y, start, n, wrap)``; y may overlap x."""
-    rng, lines, values = random.Random(seed), list(HEAD), ["%zero"]
+@dataclass(slots=True)
+class Draft:
+    """A program that grows: lines of its body, and the tensors that they have defined."""
 
-    def name() -> str:
-        return f"%t{len(lines)}"
+    rng: random.Random
+    lines: list[str]
+    values: list[str]
 
-    def pick() -> str:
-        return rng.choice(values[-4:])
+    def name(self) -> str:
+        return f"%t{len(self.lines)}"
 
-    def pointer() -> str:
-        p = name()
-        where = rng.choice(["%at", "%at", "%wrapped"])
-        lines.append(f"{p} = tt.addptr %{rng.choice('xxy')}s, {where} : {P}, {INTS}")
+    def pick(self) -> str:
+        return self.rng.choice(self.values[-4:])
+
+    def pointer(self) -> str:
+        p, base = self.name(), self.rng.choice("xxy")
+        where = self.rng.choice(["%at", "%at", "%wrapped"])
+        self.lines.append(f"{p} = tt.addptr %{base}s, {where} : {P}, {INTS}")
         return p
 
-    def step(depth: int) -> None:
-        kind = rng.choice(["load", "load", "reduce", "formula", "formula", "store", "loop", "call"])
-        if kind == "load":
-            p, v = pointer(), name()
-            mask = rng.choice(["", ", %m", ", %m, %low", f", %m, {pick()}"])
-            lines.append(f"{v} = tt.load {p}{mask} : {P}")
-        elif kind == "reduce":
-            r, v = name(), f"%u{len(lines)}"
-            op = rng.choice(["addf", "maxnumf"])
-            lines.append(f'{r} = "tt.reduce"({pick()}) <{{axis = 0 : i32}}> ({{')
-            lines.extend(
-                [
-                    f"^bb0(%ra{v[1:]}: f32, %rb{v[1:]}: f32):",
-                    f"%rc{v[1:]} = arith.{op} %ra{v[1:]}, %rb{v[1:]} : f32",
-                    f"tt.reduce.return %rc{v[1:]} : f32",
-                    f"}}) : ({T}) -> f32",
-                ]
-            )
-            lines.append(f"{v} = tt.splat {r} : f32 -> {T}")
-        elif kind == "formula":
-            v = name()
-            op = rng.choice(["arith.addf", "arith.subf", "arith.mulf", "arith.maxnumf", "math.exp"])
-            others = "" if op == "math.exp" else f", {pick()}"
-            lines.append(f"{v} = {op} {pick()}{others} : {T}")
-        elif kind == "store":
-            p = pointer()
-            lines.append(f"tt.store {p}, {pick()}{rng.choice(['', ', %m'])} : {P}")
-            return
-        elif kind == "call":
-            p, v = pointer(), name()
-            lines.append(f"{v} = tt.call @twice({p}, {pick()}) : ({P}, {T}) -> {T}")
-        elif depth:
-            return
-        else:
-            v, a, b, mark = name(), pick(), pick(), len(lines)
-            lines.append(
-                f"{v}:2 = scf.for %i{mark} = %c0 to %c3 step %c1 iter_args(%a{mark} = {a}, "
-                f"%b{mark} = {b}) -> ({T}, {T})  : i32 {{"
-            )
-            outside = list(values)
-            values.extend([f"%a{mark}", f"%b{mark}"])
-            for _ in range(rng.randint(1, 3)):
-                step(1)
-            x, y = name(), f"%w{len(lines)}"
-            lines.append(f"{x} = arith.addf %a{mark}, {pick()} : {T}")
-            lines.append(f"{y} = arith.maxnumf %b{mark}, {pick()} : {T}")
-            lines.append(f"scf.yield {x}, {y} : {T}, {T}")
-            lines.append("}")
-            values[:] = [*outside, f"{v}#1"]
-            v = f"{v}#0"
-        values.append(v)
 
-    for _ in range(rng.randint(6, 16)):
-        step(0)
-    lines.append(f"%last = tt.addptr %ys, %at : {P}, {INTS}")
-    lines += [f"tt.store %last, {pick()}, %m : {P}", "tt.return"]
+def program(seed: int) -> str:
+    """A kernel ``k(x, y, start, n, wrap)``; y may overlap x."""
+    d = Draft(random.Random(seed), list(HEAD), ["%zero"])
+    steps = [_load, _load, _reduce, _formula, _formula, _store, _loop, _call]
+    for _ in range(d.rng.randint(6, 16)):
+        d.rng.choice(steps)(d)
+    d.lines.append(f"%last = tt.addptr %ys, %at : {P}, {INTS}")
+    d.lines += [f"tt.store %last, {d.pick()}, %m : {P}", "tt.return"]
     args = f"%x: {PTR}, %y: {PTR}, %start: i32, %n: i32, %wrap: i32"
-    body = "\n".join(lines)
+    body = "\n".join(d.lines)
     return (
         f"module {{\n  tt.func public @k({args}) attributes {{noinline = false}} {{\n{body}\n  }}\n"
         f"  tt.func private @twice(%p: {P}, %v: {T}) -> {T} attributes {{noinline = true}} {{\n"
@@ -97,6 +55,64 @@ def program(seed: int) -> str:
         f"tt.store %p, %s : {P}\ntt.store %p, %old : {P}\n"
         f"%e = arith.subf %l, %s : {T}\ntt.return %e : {T}\n  }}\n}}\n"
     )
+
+
+def _load(d: Draft) -> None:
+    p, v = d.pointer(), d.name()
+    mask = d.rng.choice(["", ", %m", ", %m, %low", f", %m, {d.pick()}"])
+    d.lines.append(f"{v} = tt.load {p}{mask} : {P}")
+    d.values.append(v)
+
+
+def _reduce(d: Draft) -> None:
+    r, at, op = d.name(), len(d.lines), d.rng.choice(["addf", "maxnumf"])
+    d.lines += [
+        f'{r} = "tt.reduce"({d.pick()}) <{{axis = 0 : i32}}> ({{',
+        f"^bb0(%ra{at}: f32, %rb{at}: f32):",
+        f"%rc{at} = arith.{op} %ra{at}, %rb{at} : f32",
+        f"tt.reduce.return %rc{at} : f32",
+        f"}}) : ({T}) -> f32",
+        f"%u{at} = tt.splat {r} : f32 -> {T}",
+    ]
+    d.values.append(f"%u{at}")
+
+
+def _formula(d: Draft) -> None:
+    v = d.name()
+    op = d.rng.choice(["arith.addf", "arith.subf", "arith.mulf", "arith.maxnumf", "math.exp"])
+    others = "" if op == "math.exp" else f", {d.pick()}"
+    d.lines.append(f"{v} = {op} {d.pick()}{others} : {T}")
+    d.values.append(v)
+
+
+def _store(d: Draft) -> None:
+    p = d.pointer()
+    d.lines.append(f"tt.store {p}, {d.pick()}{d.rng.choice(['', ', %m'])} : {P}")
+
+
+def _call(d: Draft) -> None:
+    p, v = d.pointer(), d.name()
+    d.lines.append(f"{v} = tt.call @twice({p}, {d.pick()}) : ({P}, {T}) -> {T}")
+    d.values.append(v)
+
+
+def _loop(d: Draft) -> None:
+    """A loop that carries two rows."""
+    at, outside = len(d.lines), list(d.values)
+    d.lines.append(
+        f"%t{at}:2 = scf.for %i{at} = %c0 to %c3 step %c1 iter_args(%a{at} = {d.pick()}, "
+        f"%b{at} = {d.pick()}) -> ({T}, {T})  : i32 {{"
+    )
+    d.values += [f"%a{at}", f"%b{at}"]
+    for _ in range(d.rng.randint(1, 3)):
+        d.rng.choice([_load, _reduce, _formula, _store, _call])(d)
+    d.lines += [
+        f"%x{at} = arith.addf %a{at}, {d.pick()} : {T}",
+        f"%y{at} = arith.maxnumf %b{at}, {d.pick()} : {T}",
+        f"scf.yield %x{at}, %y{at} : {T}, {T}",
+        "}",
+    ]
+    d.values[:] = [*outside, f"%t{at}#1", f"%t{at}#0"]
 
 
 HEAD = (
