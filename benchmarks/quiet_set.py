@@ -52,7 +52,7 @@ def steps(null_minutes: float, time_limit: str) -> list[Step]:
             command=script("cpu_device"),
             gives="the device beside torch: six ops, gradients, compiling, launching",
         ),
-        Step(name="run", minutes=16, command=run, gives="the main job, four tasks"),
+        Step(name="run", minutes=18, command=run, gives="the main job, four tasks"),
         Step(
             name="main_job",
             minutes=0.1,
@@ -67,7 +67,7 @@ def steps(null_minutes: float, time_limit: str) -> list[Step]:
         ),
         Step(
             name="verdict_cost",
-            minutes=9,
+            minutes=12,
             command=script("verdict_cost"),
             gives="what a verdict costs, four tasks",
         ),

@@ -6,7 +6,7 @@ A gate as a run has it: workers warm, the seed's bytes known. Policy rejects and
 the self-proof's cheat and mutants, by a gate that has not compiled them before; accepts come from
 what the search proposes first. Memory is the sum of proportional set sizes over this process and
 all its children, read twice a second. Writes ``benchmarks/results/verdict_cost.json``. Wall times
-of one machine, for orientation; nothing asserts them. About 8 minutes.
+of one machine, for orientation; nothing asserts them. About 12 minutes.
 """
 
 import argparse
