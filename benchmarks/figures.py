@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import device_tables
 import speed_goals
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -234,6 +235,8 @@ FIGURES: dict[str, Callable[[Any], list[tuple[str, str]]]] = {
 BLOCKS: dict[str, Callable[[], str]] = {
     "figures": render,
     "speed": _speed,
+    "ops": device_tables.ops,
+    "ulp": device_tables.ulp,
 }
 
 if __name__ == "__main__":
