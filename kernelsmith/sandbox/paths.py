@@ -94,7 +94,9 @@ def limits_of(given: Mapping[str, int] | None) -> dict[str, int]:
 
 def worker_command(role: str, spool: str, settings_json: str) -> list[str]:
     """What starts a template."""
-    return [sys.executable, *PYTHON_FLAGS, "-m", "kernelsmith.worker", role, spool, settings_json]
+    # As it was called it may lead through folders that are not there inside (``x/../bin/python``).
+    python = os.path.abspath(sys.executable)
+    return [python, *PYTHON_FLAGS, "-m", "kernelsmith.worker", role, spool, settings_json]
 
 
 def environment(tmp: str, python_path: Iterable[Path]) -> dict[str, str]:
