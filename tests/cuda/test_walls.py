@@ -42,6 +42,13 @@ def test_which_gpu_is_meant_is_all_that_a_worker_inherits() -> None:
     assert gpu_environment(here) == {"CUDA_VISIBLE_DEVICES": "3"}
 
 
+def test_a_python_that_was_called_with_steps_back_is_found_inside_a_wall(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.executable", "/checkout/benchmarks/../.venv/bin/python")
+    assert paths.worker_command("seed", "", "")[0] == "/checkout/.venv/bin/python"
+
+
 def order_of(job: Job) -> Order:
     return Order(kind="run", timeout_s=1.0, job=job)
 
