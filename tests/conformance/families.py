@@ -8,6 +8,7 @@ from tests.conformance import (
     dots,
     effects,
     float_ops,
+    forms,
     further_ops,
     integer_ops,
     math_functions,
@@ -38,6 +39,7 @@ FAMILIES = (
     descriptors,
     effects,
     further_ops,
+    forms,
     refused,
 )
 
