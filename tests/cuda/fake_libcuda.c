@@ -62,6 +62,7 @@ static struct {
   CUresult lost;          /* the context's fault, for good */
   CUresult pending;       /* found by the next synchronising call */
   struct graph *capture;
+  struct { uint64_t to; size_t bytes; void *data; } under_way; /* one copy from pageable memory */
   char fail_in[64];
   CUresult fail_with;
   int fail_after;
@@ -200,12 +201,21 @@ EXPORT CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value) {
 }
 EXPORT CUresult CUDAAPI cuCtxResetPersistingL2Cache(void) { ENTER(2); return CUDA_SUCCESS; }
 
+/* The bytes of a copy from pageable memory may arrive long after the call has returned, and a
+ * stream of its own does not wait for them: here they arrive with the next call that waits. */
+static void arrive(void) {
+  if (!state.under_way.data) return;
+  memcpy((void *)(uintptr_t)state.under_way.to, state.under_way.data, state.under_way.bytes);
+  free(state.under_way.data);
+  state.under_way.data = NULL;
+}
+
 static CUresult settle(void) {
   if (state.pending) state.lost = state.pending;
   state.pending = CUDA_SUCCESS;
   return state.lost;
 }
-EXPORT CUresult CUDAAPI cuCtxSynchronize(void) { ENTER(2); return settle(); }
+EXPORT CUresult CUDAAPI cuCtxSynchronize(void) { ENTER(2); arrive(); return settle(); }
 
 /* ---------------------------------------------------------------------------------- memory */
 
@@ -221,17 +231,23 @@ EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
 }
 EXPORT CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
   ENTER(2);
+  arrive();
   free((void *)(uintptr_t)address);
   state.allocations--;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) {
   ENTER(2);
-  memcpy((void *)(uintptr_t)to, from, bytes);
+  arrive();
+  state.under_way.to = to;
+  state.under_way.bytes = bytes;
+  state.under_way.data = malloc(bytes);
+  memcpy(state.under_way.data, from, bytes);
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
   ENTER(2);
+  arrive();
   if (settle()) return state.lost;
   memcpy(to, (void *)(uintptr_t)from, bytes);
   return CUDA_SUCCESS;
@@ -299,6 +315,7 @@ EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offse
 }
 EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
   ENTER(2);
+  arrive();
   return mprotect((void *)(uintptr_t)address, bytes, PROT_NONE) ? CUDA_ERROR_INVALID_VALUE : 0;
 }
 EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes,
