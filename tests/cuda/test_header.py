@@ -50,7 +50,7 @@ STRUCTURES = {
         },
     ),
     constants.LaunchAttribute: ("CUlaunchAttribute", {"id": "id", "value": "value"}),
-    constants.LaunchAttributeValue: ("CUlaunchAttributeValue", {"cluster_dim": "clusterDim"}),
+    constants.LaunchAttributeValue: ("CUlaunchAttributeValue", {"words": "clusterDim"}),
     constants.MemLocation: ("CUmemLocation", {"type": "type", "id": "id"}),
     constants.MemAllocationProp: (
         "CUmemAllocationProp",
@@ -82,6 +82,10 @@ def checks() -> list[str]:
     for kind, prefix in ENUMS.items():
         expected |= {f"{prefix}{member.name}": int(member) for member in kind}
     lines = [f"same({name}, {value});" for name, value in expected.items()]
+    # Every member that is used lies at the union's beginning, in words of four bytes.
+    for member in ("clusterDim.x", "cooperative", "clusterSchedulingPolicyPreference"):
+        lines.append(f"same(offsetof(CUlaunchAttributeValue, {member}), 0);")
+        lines.append(f"same(sizeof(((CUlaunchAttributeValue *)0)->{member}), 4);")
     for structure, (name, fields) in STRUCTURES.items():
         lines.append(f"same(sizeof({name}), {ctypes.sizeof(structure)});")
         for ours, theirs in fields.items():

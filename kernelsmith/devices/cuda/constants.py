@@ -79,16 +79,11 @@ KERNEL_FAULTS = {
 }
 
 
-class LaunchAttributeValue(ctypes.Union):
-    """``CUlaunchAttributeValue``: 64 bytes, of which these members are used."""
+class LaunchAttributeValue(ctypes.Structure):
+    """``CUlaunchAttributeValue``, a union of 64 bytes: ``clusterDim`` takes the first three words,
+    each of its flags and preferences the first."""
 
-    _fields_ = (
-        ("pad", ctypes.c_char * 64),
-        ("cooperative", ctypes.c_int),
-        ("cluster_dim", ctypes.c_uint * 3),
-        ("cluster_scheduling_policy", ctypes.c_int),
-        ("programmatic_stream_serialization", ctypes.c_int),
-    )
+    _fields_ = (("words", ctypes.c_uint * 16),)
 
 
 class LaunchAttribute(ctypes.Structure):

@@ -211,7 +211,7 @@ def _attributes(num_ctas: int) -> "ctypes.Array[constants.LaunchAttribute]":
         return (constants.LaunchAttribute * 0)()
     found = (constants.LaunchAttribute * 2)()
     found[0].id = constants.LaunchAttributeId.CLUSTER_DIMENSION
-    found[0].value.cluster_dim[:] = [num_ctas, 1, 1]
+    found[0].value.words[:3] = [num_ctas, 1, 1]
     found[1].id = constants.LaunchAttributeId.CLUSTER_SCHEDULING_POLICY_PREFERENCE
-    found[1].value.cluster_scheduling_policy = constants.CLUSTER_SCHEDULING_POLICY_SPREAD
+    found[1].value.words[0] = constants.CLUSTER_SCHEDULING_POLICY_SPREAD
     return found
