@@ -166,17 +166,17 @@ def explain(
 
 
 def chosen(task: Task, subject: Subject) -> list[Case]:
-    """The cases to observe, cheapest first: one of each that launch the same kernels on the same
-    grids and buffers (with integer inputs, which may be indices: in each regime). Of those with
-    buffers of more than LARGE_BYTES only what :func:`telling` needs."""
+    """The cases to observe, cheapest first: in each regime, since values may decide what is
+    touched, one of those that launch the same kernels on the same grids and buffers. Of those with
+    arguments of more than LARGE_BYTES only what :func:`telling` needs; what a candidate allocates
+    does not count, or it could choose."""
     needed = {case.id for case in telling(task, subject)}
     found: dict[str, Case] = {}
     for case in sorted(task.cases, key=lambda case: (forms.cost(task, case), case.id)):
-        plan = subject.plans[case.id]
-        if sum(buffer.nbytes for buffer in plan.buffers) > LARGE_BYTES and case.id not in needed:
+        given = sum(buffer.nbytes for buffer in subject.plans[case.id].buffers if buffer.arg)
+        if given > LARGE_BYTES and case.id not in needed:
             continue
-        integers = any("int" in arg.dtype for arg in task.call(case.call).args)
-        key = f"{case.call} {_launches(subject, case)}{case.regime if integers else ''}"
+        key = f"{case.call} {case.regime} {_launches(subject, case)}"
         found.setdefault(case.id if case.id in needed else key, case)
     return list({case.id: case for case in found.values()}.values())
 

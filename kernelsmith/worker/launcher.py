@@ -26,6 +26,7 @@ from kernelsmith.model import (
     RunJob,
     RunResult,
     RunsResult,
+    WorkerFailure,
 )
 from kernelsmith.worker import (
     buffers,
@@ -166,9 +167,13 @@ def _run_all(
                 buffers_poison.fill(region.bytes, one.poison, len(results))
             # ``previous`` stays mapped until the next set is, so no address comes twice in a row.
             try:
-                previous, result = _run_one(bench, one, out.tell(), out.write)
-            except observed.MisalignedError:
-                previous, result = _run_one(bench, one, out.tell(), out.write, bytewise=True)
+                try:
+                    previous, result = _run_one(bench, one, out.tell(), out.write)
+                except observed.MisalignedError:
+                    previous, result = _run_one(bench, one, out.tell(), out.write, bytewise=True)
+            except observed.UnobservableError as error:
+                failure = WorkerFailure(status="MEMORY", message=str(error), where=one.key)
+                return RunsResult(runs=tuple(results), failure=failure)
             results.append(result)
     del previous
     return RunsResult(runs=tuple(results))

@@ -10,6 +10,7 @@ from kernelsmith.model import ITEMSIZE_BYTES, Finding, Launch, Run, TensorMeta
 from kernelsmith.worker import buffers, launcher_bind
 
 MisalignedError = observe_run.MisalignedError
+UnobservableError = observe_run.UnobservableError
 
 
 def run(
@@ -25,7 +26,7 @@ def run(
 
     Raises:
         MisalignedError: lay the buffers again and call with ``bytewise``.
-        InputError: the call is too large to be observed.
+        UnobservableError: the call is too large to be observed.
     """
     metas = {spec.name: spec.meta for spec in one.inputs.tensors}
     watched = [

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kernelsmith.gate.observed import chosen, telling
+from kernelsmith.gate.observed import LARGE_BYTES, chosen, telling
 from kernelsmith.gate.subject import Subject
-from kernelsmith.model import RunJob
+from kernelsmith.model import Buffer, RunJob
 from tests.gate.conftest import Kit
 
 RACE = {"kind": "race", "line": "candidate.py:12", "does": "writes", "program": [1, 0, 0],
@@ -132,10 +132,21 @@ def test_all_declared_cases_are_observed_but_those_that_touch_the_same(new_kit: 
     subject = seed_subject(kit)
     cases = chosen(kit.gate.task, subject)
     assert sorted(case.id for case in cases) == sorted(case.id for case in kit.gate.task.cases)
-    again = replace(kit.gate.task.cases[0], id="another regime", regime="ties")
-    subject.plans[again.id] = subject.plans[kit.gate.task.cases[0].id]
-    more = replace(kit.gate.task, cases=(*kit.gate.task.cases, again))
-    assert len(chosen(more, subject)) == len(cases)
+    first = kit.gate.task.cases[0]
+    again, other = replace(first, id="once more"), replace(first, id="another", regime="ties")
+    subject.plans |= {again.id: subject.plans[first.id], other.id: subject.plans[first.id]}
+    more = replace(kit.gate.task, cases=(*kit.gate.task.cases, again, other))
+    assert len(chosen(more, subject)) == len(cases) + 1
+    assert other in chosen(more, subject)
+
+
+def test_scratch_takes_no_case_out_of_those_that_are_observed(new_kit: Any) -> None:
+    kit = new_kit()
+    subject = seed_subject(kit)
+    scratch = Buffer(nbytes=LARGE_BYTES + 1)
+    for name, plan in subject.plans.items():
+        subject.plans[name] = replace(plan, buffers=(*plan.buffers, scratch))
+    assert len(chosen(kit.gate.task, subject)) == len(kit.gate.task.cases)
 
 
 def test_a_finding_in_a_hidden_shape_is_unconfirmed(kit: Kit) -> None:

@@ -228,3 +228,18 @@ def test_a_loop_that_nobody_can_end_is_stopped_and_named(gate: Any) -> None:
 def test_integer_atomics_that_commute_pass_every_check_about_bits(gate: Any) -> None:
     document = json.loads(gate(COUNTS)[1])
     assert failed(document)["name"] in ("latency", "confirm")
+
+
+def test_what_cannot_be_observed_is_rejected_and_ends_no_run(gate: Any) -> None:
+    names = [f"p{number}" for number in range(130)]
+    source = SEED.replace("low, BLOCK: tl", f"low, {', '.join(names)}, BLOCK: tl")
+    added = " + ".join(names)
+    source = source.replace(STORE, f"    at = at + ({added}) * 0\n{STORE}")
+    source = source.replace(
+        "low, BLOCK=16)", f"low, {', '.join(['n + 2'] * len(names))}, BLOCK=16)"
+    )
+    code, out = gate(source)
+    document = json.loads(out)
+    check = failed(document)
+    assert (code, document["status"], check["name"]) == (1, "MEMORY", "determinism")
+    assert "parameters cannot be observed, at most 128 are allowed" in check["message"]

@@ -59,6 +59,11 @@ class Step:
     buffers: dict[int, int]
 
 
+class UnobservableError(InputError):
+    """The buffers of a call need cells of more than CELLS_MAX_BYTES, or a kernel has more than
+    TABLE_MAX parameters: a matter of the kernel and its call, nothing of the machine."""
+
+
 class MisalignedError(Exception):
     """An access that is not a multiple of the granule: observe again with single bytes."""
 
@@ -82,7 +87,7 @@ def observe_steps(
         seconds: for all launches together; then the loop under way is stopped.
 
     Raises:
-        InputError: the buffers that may be written need cells of more than CELLS_MAX_BYTES.
+        UnobservableError: as it says.
         MisalignedError: as it says; ``seconds`` and contents of the buffers are then used up.
     """
     sizes = [site.size for step in steps for site in observe.sites_of(step.info.stats) if site.size]
@@ -106,9 +111,9 @@ class _Observation:
         ]
         nbytes = sum((buffers[index].nbytes >> shift) * observe.CELL_BYTES for index in wanted)
         if nbytes > CELLS_MAX_BYTES:
-            raise InputError(
+            raise UnobservableError(
                 f"to observe this call takes {nbytes} bytes, at most {CELLS_MAX_BYTES} are allowed",
-                hint="give the task a smaller case of the same call",
+                hint="use less scratch, of wider elements, or give the task a smaller case",
             )
         self._cells = {index: _cells(buffers[index], shift) for index in wanted}
 
@@ -142,7 +147,11 @@ class _Observation:
     def _lay(self, step: Step) -> None:
         count = len(step.info.params)
         if count > observe.TABLE_MAX:
-            raise InputError(f"a kernel of {count} parameters cannot be observed")
+            raise UnobservableError(
+                f"a kernel of {count} parameters cannot be observed, at most "
+                f"{observe.TABLE_MAX} are allowed",
+                hint="pass fewer arguments to the kernel",
+            )
         self._block[observe.ENTRIES] = count
         table = self._block[observe.TABLE :].view(np.uint64)
         for param, index in step.buffers.items():
