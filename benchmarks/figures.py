@@ -237,6 +237,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "speed": _speed,
     "ops": device_tables.ops,
     "ulp": device_tables.ulp,
+    "conformance": device_tables.conformance,
 }
 
 if __name__ == "__main__":
