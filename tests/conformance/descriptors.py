@@ -1,5 +1,6 @@
 """Tensor descriptors and block pointers: whole tiles, tiles over the edge, gathers, scatters."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -105,8 +106,7 @@ def _tiles() -> list[Case]:
             moved(f"tiles/{dtype}/{rows}x{cols}", "tensor_descriptor", tiles,
                      (given(dtype, rows, cols, recipe="any"), result(dtype, rows, cols), rows,
                       cols),
-                     lambda a: a, {"BM": 16, "BN": 32}, (-(-rows // 16), -(-cols // 32)),
-                     "descriptors")
+                     lambda a: a, {"BM": 16, "BN": 32}, (-(-rows // 16), -(-cols // 32)))
         )  # fmt: skip
     for dtype, padding in (("fp32", "zero"), ("bf16", "zero"), ("int32", "zero"),
                            ("fp32", "nan"), ("fp16", "nan")):  # fmt: skip
@@ -190,4 +190,5 @@ def _block_pointers() -> list[Case]:
 
 
 def cases() -> list[Case]:
-    return [*_tiles(), *_rows(), *_block_pointers()]
+    found = [*_tiles(), *_rows(), *_block_pointers()]
+    return [replace(case, family="descriptors") for case in found]
