@@ -208,12 +208,21 @@ def telling(task: Task, subject: Subject) -> list[Case]:
     return [case for _, case in sorted(found.values(), key=lambda pair: pair[0])]
 
 
-def drawn(bench: Bench, reference: Reference, subject: Subject, cases: Sequence[Case]) -> Outcome:
-    """Observes cases that were drawn after the candidate was frozen: UNCONFIRMED by any finding."""
+def drawn(
+    bench: Bench,
+    reference: Reference,
+    subject: Subject,
+    cases: Sequence[Case],
+    *,
+    seconds_expected: float,
+) -> Outcome:
+    """Observes cases that were drawn after the candidate was frozen: UNCONFIRMED by any finding.
+
+    ``seconds_expected``: what the seed takes for all of them, unobserved."""
     if not bench.observes:
         return Outcome()
     asks = [Ask(key=case.id, case=case, inputs=reference.inputs(case)) for case in cases]
-    found = observe(bench, subject, asks)
+    found = observe(bench, subject, asks, seconds_expected=seconds_expected)
     if isinstance(found, Outcome):
         return replace(found, status="UNCONFIRMED", message=f"hidden shape: {found.message}")
     outcome = judged(bench.task, found, (*RACES, *BOUNDS, *LOOPS))

@@ -155,3 +155,10 @@ def test_a_finding_in_a_hidden_shape_is_unconfirmed(kit: Kit) -> None:
     assert (verdict.status, last.name) == ("UNCONFIRMED", "confirm")
     assert last.message.startswith("hidden shape: case hidden ")
     assert "race: program 1 of k" in last.message
+
+
+def test_hidden_shapes_are_observed_for_as_long_as_the_seed_lets_expect(kit: Kit) -> None:
+    kit.judge(gain=1.5, note="long")
+    hidden = [job for job in observed_jobs(kit) if job.runs[0].key.startswith("hidden")]
+    assert hidden
+    assert all(job.timeout_s > kit.gate.limits.run_timeout_s + 1.0 for job in hidden)
