@@ -91,7 +91,11 @@ def in_a_process(stage: Stage, limit_s: float, dry_run: bool) -> dict[str, Any]:
         command += ["--dry-run"] if dry_run else []
         with log.open("wb") as written:
             process = subprocess.Popen(
-                command, stdout=written, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                stdout=written,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, "GPU_CHECK_LIMIT_S": f"{limit_s:.0f}"},
             )
             try:
                 code = process.wait(limit_s)

@@ -61,6 +61,8 @@ def run(
         GpuError: the GPU failed, not a kernel.
         MissingError: there is no GPU.
     """
+    if job.observed:
+        raise InputError("a GPU has no observing build", hint="observe on the cpu device")
     results: list[RunResult] = []
     with gpus.opened(open_library(device.library), device.ordinal) as gpu:
         where = ""
