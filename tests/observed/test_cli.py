@@ -4,6 +4,7 @@ Those that end give the seed's bits in every order on this machine: only what th
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -161,8 +162,8 @@ def failed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_race_is_rejected_with_line_and_bytes_though_the_bits_agree(gate: Any) -> None:
-    first = "    tl.store(y_ptr, tl.maximum(tl.load(x_ptr), low).to(y_ptr.dtype.element_ty))\n"
-    source = SEED.replace(STORE, f"{STORE}{first}")
+    first = "    tl.store(y_ptr, tl.where(first < low, low, first).to(y_ptr.dtype.element_ty))\n"
+    source = SEED.replace(STORE, f"{STORE}    first = tl.load(x_ptr)\n{first}")
     code, out = gate(source, shown="")
     assert code == 1
     assert "NONDETERMINISTIC" in out
@@ -194,8 +195,12 @@ def test_a_float_atomic_is_rejected_with_line_and_bytes_not_by_policy(gate: Any)
     check = failed(document)
     assert (code, document["status"], check["name"]) == (1, "NONDETERMINISTIC", "determinism")
     line = line_of(source, "tl.atomic_add")
-    assert f"of output y (y_ptr) at line {line}, in whatever order" in check["message"]
-    assert "program 0 of _clip adds floats atomically to bytes 0 to 1" in check["message"]
+    # A NaN's payload is lost in the addition: which case shows first hangs on the drawn inputs.
+    assert re.search(
+        r"program \d+ of _clip adds floats atomically to bytes \d+ to \d+ of output y \(y_ptr\) "
+        rf"at line {line}, in whatever order",
+        check["message"],
+    )
 
 
 @pytest.mark.parametrize(("source", "loop"), [(WAITS, "while"), (LOCKS, "while")])
