@@ -10,7 +10,6 @@ Never run on a GPU; driven against a stand-in in ``tests/cuda``.
 
 import contextlib
 import ctypes
-import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,23 +30,24 @@ CLUSTER_PORTABLE = 8
 
 
 class LoadedKernel:
-    """One kernel in the current context. ``address`` is the driver's function handle. Its module
-    is unloaded by :meth:`close` or when nothing refers to it."""
+    """One kernel in the current context. ``address`` is the driver's function handle. Its code
+    stays loaded until :meth:`close` or the context's end; nothing unloads it by itself, since that
+    could come after the context is gone."""
 
-    __slots__ = ("__weakref__", "_end", "address", "info", "lib", "stats")
+    __slots__ = ("_module", "address", "info", "lib", "stats")
 
     def __init__(self, lib: Library, info: ObjectInfo, module: int, function: int) -> None:
         self.lib = lib
         self.info = info
         self.address = function
         self.stats: dict[str, Any] = info.stats
-        self._end = weakref.finalize(self, _unload, lib, module)
-        # The process may end with its context lost or the driver gone.
-        self._end.atexit = False
+        self._module = module
 
     def close(self) -> None:
         """Unloads the code; closing twice is harmless."""
-        self._end()
+        module, self._module = self._module, 0
+        if module:
+            _unload(self.lib, module)
 
 
 def load(lib: Library, device: int, info: ObjectInfo, cubin: bytes) -> LoadedKernel:
@@ -59,14 +59,12 @@ def load(lib: Library, device: int, info: ObjectInfo, cubin: bytes) -> LoadedKer
     """
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     lib.call("cuModuleLoadData", ctypes.byref(module), cubin)
-    kernel: LoadedKernel | None = None
     try:
         lib.call("cuModuleGetFunction", ctypes.byref(function), module, info.symbol.encode())
         kernel = LoadedKernel(lib, info, module.value or 0, function.value or 0)
         _allow_shared(lib, device, kernel)
     except (GpuError, CompileError):
-        if kernel is None:
-            _unload(lib, module.value or 0)
+        _unload(lib, module.value or 0)
         raise
     return kernel
 
