@@ -1,6 +1,7 @@
 """A RunJob on the stand-in: the launcher's whole way, with native kernels behind the driver."""
 
 import dataclasses
+import gc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,11 @@ def test_a_clean_kernel_gives_its_output_under_every_poison_and_alignment(
         assert run.changed_inputs == ()
     assert ("cuMemAddressReserve" in fake.calls()) is guards
     left = fake.leaks()
-    left.pop("modules", None)  # unloaded when nothing refers to the kernel any more
+    left.pop("modules", None)  # code goes with the context
     assert left == {}
+    gc.collect()
+    # Nothing of the context is touched once it is given back: that would end the process.
+    assert fake.calls()[-1] == "cuDevicePrimaryCtxRelease_v2"
 
 
 def test_a_runs_memory_is_freed_only_after_the_next_has_its_own(fake: Fake, tmp_path: Path) -> None:
