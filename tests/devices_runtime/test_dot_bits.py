@@ -1,7 +1,6 @@
 """``tl.dot`` is one fused multiply-add a k, k ascending, however operands lie in memory."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +12,9 @@ from kernelsmith.devices.cpu import activated
 
 
 @pytest.fixture(scope="module", autouse=True)
-def device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    folder: Path = tmp_path_factory.mktemp("triton")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRITON_CACHE_DIR", str(folder))
-        with activated(threads=1):
-            yield
+def device() -> Iterator[None]:
+    with activated(threads=1):
+        yield
 
 
 @triton.jit

@@ -17,8 +17,7 @@ WHOLE = ["x_ptr", "y_ptr", "n"]
 
 
 @pytest.fixture(autouse=True)
-def on_the_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[None]:
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+def on_the_cpu() -> Iterator[None]:
     with cpu.activated(threads=1):
         yield
 

@@ -1,7 +1,6 @@
 """Runs the seeds on the CPU device."""
 
 import importlib.util
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,17 +86,9 @@ def load(name: str) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def cpu_device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    before = os.environ.get("TRITON_CACHE_DIR")
-    os.environ["TRITON_CACHE_DIR"] = str(tmp_path_factory.mktemp("triton"))
-    try:
-        with activated():
-            yield
-    finally:
-        if before is None:
-            del os.environ["TRITON_CACHE_DIR"]
-        else:
-            os.environ["TRITON_CACHE_DIR"] = before
+def cpu_device(triton_cache: None) -> Iterator[None]:
+    with activated():
+        yield
 
 
 @pytest.fixture(scope="session")
