@@ -118,7 +118,8 @@ def main() -> None:
         "device": describe(),
         "torch": torch.__version__,
         "candidates": {
-            one["task"]: {"id": one["id"], "changes": one.get("changes", [])} for one in shown
+            one["task"]: {"id": one["candidate"], "changes": one.get("changes", [])}
+            for one in shown
         },
         "rows": found,
     }
