@@ -53,7 +53,7 @@ class ReviewFacts(_Strict):
 
 class PlanClassFacts(_Strict):
     """A plan class that was traced, compiled and judged. ``ttir_sha256``: of its text without
-    source locations and names (``devices.cpu.epoch.canonical``)."""
+    source locations and names (:func:`.digests.class_facts`)."""
 
     id: str
     kernel: str

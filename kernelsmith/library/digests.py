@@ -8,7 +8,8 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from kernelsmith import cases as forms
-from kernelsmith.devices.cpu.epoch import canonical
+from kernelsmith.devices.canonical import canonical as devices_canonical
+from kernelsmith.devices.cpu.epoch import canonical as cpu_canonical
 from kernelsmith.errors import EvidenceError
 from kernelsmith.gate import declared_range, determinism
 from kernelsmith.gate.bench import Bench
@@ -78,8 +79,10 @@ def plan_classes(bench: Bench, subject: Subject) -> dict[str, PlanClass]:
     return dict(sorted(subject.classes.items()))
 
 
-def class_facts(plan_class: PlanClass) -> PlanClassFacts:
-    """A plan class as a certificate names it."""
+def class_facts(plan_class: PlanClass, device: str) -> PlanClassFacts:
+    """A plan class as a certificate names it. On a GPU alignment decides the code, so there the
+    text's hash holds it."""
+    canonical = cpu_canonical if device == "cpu" else devices_canonical
     return PlanClassFacts(
         id=plan_class.id,
         kernel=plan_class.kernel,

@@ -133,7 +133,9 @@ def epoch_files(
 ) -> tuple[dict[str, bytes], Certificate]:
     """The files of one epoch of one op by name, and the certificate among them."""
     candidate, facts = chosen.found.candidate, device.describe()
-    classes = tuple(digests.class_facts(each) for _, each in sorted(examined.classes.items()))
+    classes = tuple(
+        digests.class_facts(each, task.device) for _, each in sorted(examined.classes.items())
+    )
     files = {
         layout.KERNEL: sources.packaged(candidate.source).encode(),
         layout.SEED: sources.packaged(task.seed_source).encode(),

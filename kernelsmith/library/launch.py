@@ -95,10 +95,12 @@ def _arg(arg: ArgSpec, own: list[Case]) -> dict[str, Any]:
 
 
 def _machine(task: Task, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the device's facts decides the machine code, and can be asked for at a call."""
-    if task.device != "cpu" or "key" not in facts:
+    """What of the device's facts decides the machine code, and can be asked for at a call: the CPU
+    device's key, or a GPU's model (its compiler is Triton's own)."""
+    asked = {"cpu": ("key",), "cuda": ("gpu", "arch")}.get(task.device, ())
+    if not asked or any(name not in facts for name in asked):
         raise EvidenceError(
             f"nothing is known of what decides the code of {task.device}",
-            hint="export knows the cpu device so far",
+            hint="judge the candidate anew on that device: `kernelsmith gate --again CANDIDATE`",
         )
-    return {"key": facts["key"]}
+    return {name: facts[name] for name in asked}

@@ -20,8 +20,11 @@ def other_triton(certified: str) -> str:
     return f"Triton {here}, certified with {certified}: a new epoch"
 
 
-def other_machine(certified: dict[str, Any]) -> str:
-    """Whether this machine makes other code than the one that was certified."""
+def other_machine(certified: dict[str, Any], device: torch.device) -> str:
+    """Whether the machine of these tensors makes other code than the one that was certified."""
+    if device.type == "cuda":
+        found = torch.cuda.get_device_properties(device)
+        return other_gpu(certified, found.name, (found.major, found.minor))
     if "key" not in certified:
         return "the certificate does not say of which machine it is"
     from kernelsmith.devices.cpu.epoch import describe
@@ -29,6 +32,15 @@ def other_machine(certified: dict[str, Any]) -> str:
     here = describe()
     names = [name for name in certified if here.get(name) != certified[name]]
     return f"another machine or CPU compiler ({', '.join(names)}): a new epoch" if names else ""
+
+
+def other_gpu(certified: dict[str, Any], name: str, capability: tuple[int, int]) -> str:
+    """Whether a GPU is of another model than the one that was certified: the order in which it
+    multiplies and sums, and what ptxas made for it, are that model's. ptxas comes with Triton."""
+    here = {"gpu": name, "arch": f"sm_{capability[0]}{capability[1]}"}
+    if any(certified.get(fact) != told for fact, told in here.items()):
+        return f"another GPU ({name}, {here['arch']}): a new epoch"
+    return ""
 
 
 def cpu_driver(op: str) -> Any:

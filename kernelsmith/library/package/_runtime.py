@@ -99,7 +99,7 @@ class Op:
             for entry in self.certificate["task"]["entries"]
         }
         self._lock = threading.Lock()
-        self._machine: str | None = None
+        self._machines: dict[torch.device, str] = {}
         self._cpu_driver: Any = None
         self._certified_cpu = self._facts.get("device") == "cpu"
         self._decided: dict[Any, Decided] = {}
@@ -166,13 +166,15 @@ class Op:
         """Why the winner may not run; "" where it may."""
         if self._refused:
             return self._refused
-        kinds = {each.device.type for each in values.values() if isinstance(each, torch.Tensor)}
+        devices = {each.device for each in values.values() if isinstance(each, torch.Tensor)}
+        kinds = {each.type for each in devices}
         if kinds != {self._facts["device"]}:
             there = ", ".join(sorted(kinds)) or "no tensor"
             return f"no certificate for {there}, only for {self._facts['device']}"
-        if self._machine is None:
-            self._machine = _here.other_machine(self._facts["machine"])
-        return self._machine or self._forms[entry].why_not(values)
+        (device,) = devices  # _at_work lets no call on several pass
+        if device not in self._machines:
+            self._machines[device] = _here.other_machine(self._facts["machine"], device)
+        return self._machines[device] or self._forms[entry].why_not(values)
 
     def _ready(self) -> Winner:
         if self._winner is None:
