@@ -103,10 +103,10 @@ def main() -> None:
         for name in options.tasks.split(","):
             report["tasks"][name] = measure(wires, name, device, sandbox, accepts)
             print(json.dumps({name: report["tasks"][name]}, indent=1), flush=True)
+            report["peak_memory_bytes"] = memory.peak_bytes
+            if not options.quick:  # after each task: one that is broken off loses no other
+                RESULT.write_text(json.dumps(report, indent=1) + "\n")
     sandbox.close()
-    report["peak_memory_bytes"] = memory.peak_bytes
-    if not options.quick:
-        RESULT.write_text(json.dumps(report, indent=1) + "\n")
     print(f"peak memory {memory.peak_bytes / 2**30:.2f} GiB")
 
 
