@@ -209,25 +209,37 @@ def _run_one(
         for bound in bounds:
             launcher_bind.launch(bound, order=one.order, arenas=bench.arenas)
     seconds = time.perf_counter() - started
+    result = told(one, held, images, seconds, write, out_at)
+    return held, replace(result, findings=findings)
+
+
+def told(
+    one: Run,
+    held: buffers.BufferSet,
+    images: Mapping[int, buffers_poison.Bytes],
+    seconds: float,
+    write: Callable[[bytes], Any],
+    out_at: int,
+) -> RunResult:
+    """What a run left in its buffers; its outputs are written behind the ``out_at`` bytes that
+    were written before."""
     places: list[OutputBytes] = []
-    for ref in plan.outputs:
+    for ref in one.plan.outputs:
         data = buffers.output_bytes(held.view(ref.buffer), ref)
         places.append(OutputBytes(offset_bytes=out_at, nbytes=len(data)))
         write(data)
         out_at += len(data)
-    result = RunResult(
+    return RunResult(
         key=one.key,
         outputs=tuple(places),
         canaries=buffers.broken_zones(held),
         changed_inputs=tuple(
-            plan.buffers[index].arg
+            one.plan.buffers[index].arg
             for index, image in images.items()
             if not np.array_equal(held.view(index), image)
         ),
         seconds=seconds,
-        findings=findings,
     )
-    return held, result
 
 
 def _lay_inputs(

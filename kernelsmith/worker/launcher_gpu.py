@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from kernelsmith.devices.cuda import gpu as gpus
@@ -26,7 +25,6 @@ from kernelsmith.devices.cuda.libcuda import open_library
 from kernelsmith.errors import CompileError, GpuError, InputError
 from kernelsmith.model import (
     Inputs,
-    OutputBytes,
     Run,
     RunJob,
     RunResult,
@@ -159,24 +157,7 @@ def _run_one(
         _launch(bench.gpu, bounds)
     seconds = time.perf_counter() - started
     on_gpu.download()
-    places: list[OutputBytes] = []
-    for ref in plan.outputs:
-        data = buffers.output_bytes(held.view(ref.buffer), ref)
-        places.append(OutputBytes(offset_bytes=out_at, nbytes=len(data)))
-        write(data)
-        out_at += len(data)
-    result = RunResult(
-        key=one.key,
-        outputs=tuple(places),
-        canaries=buffers.broken_zones(held),
-        changed_inputs=tuple(
-            plan.buffers[index].arg
-            for index, image in images.items()
-            if not np.array_equal(held.view(index), image)
-        ),
-        seconds=seconds,
-    )
-    return on_gpu, result
+    return on_gpu, launcher.told(one, held, images, seconds, write, out_at)
 
 
 def _bound(bench: Bench, one: Run, held: buffers.BufferSet) -> list[launcher_bind.Bound]:
