@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 
 from kernelsmith.cases import call_for, shape_of
+from kernelsmith.catalog_reductions import build_reductions
 from kernelsmith.catalog_schema import ArgFile, CallFile, CasesFile, TaskFile
 from kernelsmith.errors import TaskError
 from kernelsmith.model import ArgSpec, Call, Case, OutputSpec, Task
@@ -55,6 +56,7 @@ def build_task(file: TaskFile, device: str, source: str, *, shipped: bool, where
         min_gain=file.limits.min_gain,
         max_regress=file.limits.max_regress,
         shipped=shipped,
+        reductions=build_reductions(file, calls, device, where),
     )
     cases = tuple(case for block in on.cases for case in _expand(task, block, where))
     _check_cases(task, cases, where)

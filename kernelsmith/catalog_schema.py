@@ -85,8 +85,28 @@ class LimitsFile(_Strict):
     max_regress: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.03
 
 
+class ReductionFile(_Strict):
+    """A sum whose order is found by probing; see ``model.Reduction``."""
+
+    name: Name
+    calls: Annotated[list[Name], Field(min_length=1)]
+    output: Name
+    over: Dim
+    terms: Literal["values", "squares", "exps", "weighted_exps"]
+    carriers: Annotated[list[Name], Field(min_length=1)]
+    ones: list[Name] = []
+    zeros: list[Name] = []
+    carry: Name | Literal[""] = ""
+    index: Name | Literal[""] = ""
+    then: Literal["sum", "centred"] = "sum"
+    beside: Name | Literal[""] = ""
+    sizes: dict[DeviceName, list[Size]] = {}
+    probes_max: Annotated[int, Field(ge=1, le=1 << 20)] = 1 << 16
+
+
 class TaskFile(_Strict):
-    """A whole task file."""
+    """A whole task file. ``reductions``: None if it says nothing of sums, [] if nothing is
+    summed."""
 
     name: Name
     summary: str
@@ -95,6 +115,7 @@ class TaskFile(_Strict):
     token_dim: Dim
     limits: LimitsFile = LimitsFile()
     calls: Annotated[list[CallFile], Field(min_length=1)]
+    reductions: list[ReductionFile] | None = None
     devices: Annotated[dict[DeviceName, DeviceFile], Field(min_length=1)]
 
 

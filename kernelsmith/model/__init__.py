@@ -72,6 +72,7 @@ from kernelsmith.model.nouns import (
     new_candidate,
     seed_candidate,
 )
+from kernelsmith.model.reductions import SIGNED, Reduction
 from kernelsmith.model.usage import Price, Rates, Usage, cost_usd
 
 __all__ = [
@@ -80,6 +81,7 @@ __all__ = [
     "ITEMSIZE_BYTES",
     "SCRIPTED_HEADER",
     "SCRIPTED_MODEL",
+    "SIGNED",
     "AgentSettings",
     "ArgSpec",
     "Buffer",
@@ -118,6 +120,7 @@ __all__ = [
     "PlanClass",
     "Price",
     "Rates",
+    "Reduction",
     "Run",
     "RunJob",
     "RunResult",

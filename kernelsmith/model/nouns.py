@@ -4,6 +4,8 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kernelsmith.model.reductions import Reduction
+
 PathName = Literal["train", "infer"]
 OutputClass = Literal["row", "sequence", "batch"]
 CheckStatus = Literal["pass", "fail", "unchecked"]
@@ -123,7 +125,8 @@ class Case:
 class Task:
     """What is to be made faster, on one device. ``token_dim`` is the dimension whose index is a
     token; ``token_range`` (lo, hi inclusive) the row counts a rewrite must handle; ``ranges``
-    further dimensions that hidden shapes are drawn from, as (dim, allowed values)."""
+    further dimensions that hidden shapes are drawn from, as (dim, allowed values). ``reductions``:
+    the sums whose order is found by probing; () if nothing is summed, None if nothing is said."""
 
     name: str
     device: str
@@ -140,6 +143,7 @@ class Task:
     min_gain: float
     max_regress: float
     shipped: bool
+    reductions: tuple[Reduction, ...] | None = None
 
     def call(self, name: str) -> Call:
         for call in self.calls:
