@@ -24,6 +24,8 @@ GPU_FACTS = ("/proc/driver/nvidia", "/proc/devices", "/proc/modules", *GPU_PLACE
 ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "PATH": "/usr/bin:/bin",
+    # Inside a wall the user has no entry in a password file, which torch 2.11 asks for its name.
+    "LOGNAME": "kernelsmith",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",

@@ -1,5 +1,6 @@
 """What a worker may reach of a GPU, and which jobs are made for one."""
 
+import getpass
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,13 @@ def test_bubblewrap_binds_the_nodes_before_dev_becomes_read_only(tmp_path: Path)
 def test_which_gpu_is_meant_is_all_that_a_worker_inherits() -> None:
     here = {"CUDA_VISIBLE_DEVICES": "3", "HOME": "/home/someone", "PTXAS_OPTIONS": "-O0"}
     assert gpu_environment(here) == {"CUDA_VISIBLE_DEVICES": "3"}
+
+
+def test_a_worker_has_a_user_name_where_no_password_file_knows_its_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.environ", paths.environment("/private", ()))
+    assert getpass.getuser() == "kernelsmith"
 
 
 def test_a_python_that_was_called_with_steps_back_is_found_inside_a_wall(
