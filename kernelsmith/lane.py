@@ -26,8 +26,8 @@ class Progress:
 @dataclass(slots=True, kw_only=True)
 class Lane:
     """One task's state. ``chain``: the seed, then each incumbent that still stands, with its gain
-    over the seed; ``waiting``: on record, not judged yet; ``unsure``: how many of them an earlier
-    process may have begun to judge; ``seen``: normalised hash -> id."""
+    over the seed; ``waiting``: on record, not judged yet; ``seen``: normalised hash -> id;
+    ``timings``: those against the seed that were begun, each with its chance of an error."""
 
     task: Task
     judge: Judge
@@ -40,7 +40,7 @@ class Lane:
     judged: int
     accepted: int
     retimed: dict[str, tuple[bool, Gain]]
-    unsure: int = 0
+    timings: int = 0
     session_s: float | None = None
     exhausted: bool = False
     duplicates: int = 0
@@ -106,7 +106,7 @@ def open_lane(
         judge=judge,
         history=list(history),
         waiting=list(waiting),
-        unsure=len(waiting),
+        timings=before.timings,
         chain=chain,
         seen={normal_hash(seed.source): seed.id, **before.seen},
         used_s=before.used_s,

@@ -115,9 +115,6 @@ def run(setup: Setup) -> Reason:
 
 def _explore(setup: Setup, lanes: list[Lane]) -> Reason:
     tally = _Tally(confirms=setup.before.confirms)
-    # A candidate that waits may have been cut off inside confirm: count it there, so that the
-    # chance of a false accept stays below 5 % a run.
-    tally.confirms += sum(lane.unsure for lane in lanes)
     while True:
         _note_agents_end(setup, lanes, tally)
         if setup.interrupts.requested:
@@ -314,16 +311,21 @@ def _settle(setup: Setup, lanes: list[Lane], lane: Lane) -> None:
 
 
 def _retime(setup: Setup, lane: Lane, candidate: Candidate) -> tuple[bool, Gain, dict[str, Any]]:
-    for _ in range(TRIES - 1):
+    tries = 0
+    while True:
+        # On record before it begins: one that is cut off has had its chance of an error too.
+        begun = {"task": lane.task.name, "candidate": candidate.id}
+        _append(setup, "retiming_begun", {**begun, "elapsed_s": _elapsed_s(setup)})
+        lane.timings += 1
         try:
             with setup.interrupts.interruptible():
-                return lane.judge.retime(candidate, RETIMING_SESSIONS)
+                return lane.judge.retime(candidate, RETIMING_SESSIONS, lane.timings - 1)
         except StorageError:
             raise
         except InfrastructureError:
-            continue
-    with setup.interrupts.interruptible():
-        return lane.judge.retime(candidate, RETIMING_SESSIONS)
+            tries += 1
+            if tries == TRIES:
+                raise
 
 
 def _lane(setup: Setup, task: Task) -> Lane:

@@ -53,8 +53,9 @@ class Sandbox(Protocol):
 
 class Judge(Protocol):
     """The gate. ``incumbent`` is the candidate to beat (the seed at first), ``confirms`` how many
-    candidates reached confirm in this run before this one, ``number`` which of this gate's
-    judgements it is (None: the next): a recorded one's draws its hidden shapes again."""
+    judgements of this run reached confirm before this one, or may have before they were cut off,
+    ``number`` which of this gate's judgements it is (None: the next): a recorded one's draws its
+    hidden shapes again."""
 
     def judge(
         self,
@@ -63,8 +64,11 @@ class Judge(Protocol):
         confirms: int,
         number: int | None = None,
     ) -> Verdict: ...
-    def retime(self, candidate: Candidate, sessions: int) -> tuple[bool, Gain, dict[str, Any]]:
-        """Times a winner against the seed (end of run): (holds, gain, evidence)."""
+    def retime(
+        self, candidate: Candidate, sessions: int, timings: int
+    ) -> tuple[bool, Gain, dict[str, Any]]:
+        """Times a winner against the seed (end of run): (holds, gain, evidence). ``timings``: how
+        many such timings of this task were begun in this run before."""
 
     def look(self, candidate: Candidate, incumbent: Candidate, kind: LookKind) -> Look:
         """A quick look for whoever is still writing: decides nothing, pools nothing into

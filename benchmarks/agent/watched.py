@@ -48,9 +48,11 @@ class Watched:
         with self._noted(kind, candidate):
             return self.judge_of.look(candidate, incumbent, kind)
 
-    def retime(self, candidate: Candidate, sessions: int) -> tuple[bool, Gain, dict[str, Any]]:
+    def retime(
+        self, candidate: Candidate, sessions: int, timings: int
+    ) -> tuple[bool, Gain, dict[str, Any]]:
         with self._noted("retime", candidate):
-            return self.judge_of.retime(candidate, SESSIONS)
+            return self.judge_of.retime(candidate, SESSIONS, timings)
 
     def close(self) -> None:
         self.judge_of.close()

@@ -269,10 +269,16 @@ class Gate:
         judging.gain = gain
         return found
 
-    def retime(self, candidate: Candidate, sessions: int = 20) -> tuple[bool, Gain, dict[str, Any]]:
+    def retime(
+        self, candidate: Candidate, sessions: int, timings: int
+    ) -> tuple[bool, Gain, dict[str, Any]]:
         """Times a winner against the seed at the end of a run, by the same rule per case.
 
         All sessions are run, whatever they show; the gain is over all of them.
+
+        Args:
+            timings: how many such timings of this task were begun in this run before: where one
+                fails the next ancestor is timed, and all of them together may err in 5 % of runs.
 
         Returns:
             Whether the rule is won, the gain against the seed, and JSON-able evidence with the
@@ -285,12 +291,13 @@ class Gate:
         subject = replace(subject, timing=[])
         seed = self._incumbent(self.seed)
         self._judged += 1
+        alpha = statistics.alpha_k(timings + 1)
         outcome, rule = confirm.run_rule(
             self.bench,
             self.reference,
             subject,
             seed,
-            alpha=statistics.alpha_k(1),
+            alpha=alpha,
             label=f"{candidate.id} against the seed {self._judged}",
             sessions_min=sessions,
             sessions_max=sessions,
@@ -298,7 +305,13 @@ class Gate:
         if rule is None:
             raise EvidenceError(f"candidate {candidate.id} cannot be re-timed: {outcome.message}")
         gain = confirm.report(self.bench, subject, seed, rule)
-        evidence = {**outcome.evidence, "message": outcome.message, "samples": subject.timing}
+        evidence = {
+            **outcome.evidence,
+            "k": timings + 1,
+            "alpha": alpha,
+            "message": outcome.message,
+            "samples": subject.timing,
+        }
         return outcome.status is None, gain, evidence
 
     def close(self) -> None:

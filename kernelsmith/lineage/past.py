@@ -26,18 +26,21 @@ class PastCandidate:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskBefore:
     """What is on record of one task of a run. ``seen``: normalised hash -> candidate id, the
-    seed's included. ``retimed``: incumbents timed against the seed, as (holds, gain)."""
+    seed's included. ``retimed``: incumbents timed against the seed, as (holds, gain); ``timings``:
+    how many such timings were begun."""
 
     seen: Mapping[str, str] = field(default_factory=dict)
     used_s: float = 0.0
     longest_s: float = 0.0
     judged: int = 0
     retimed: Mapping[str, tuple[bool, Gain]] = field(default_factory=dict)
+    timings: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What is on record of a run. ``confirms``: candidates that reached confirm."""
+    """What is on record of a run. ``confirms``: judgements that
+    reached confirm or may have."""
 
     elapsed_s: float = 0.0
     confirms: int = 0

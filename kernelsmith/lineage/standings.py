@@ -15,6 +15,7 @@ from kernelsmith.lineage.spending import AgentStanding, agent_standing
 from kernelsmith.model import Gain
 
 LIFE = ("started", "resumed", "interrupted", "failed", "finished")
+NEVER = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,31 +85,54 @@ def before(connection: Connection, run_id: str) -> Before:
     """What a resumed run starts from."""
     tasks = select(RunTask.task).where(RunTask.run_id == run_id)
     names = list(connection.execute(tasks).scalars())
-    confirms = connection.execute(
-        select(func.coalesce(func.sum(VerdictRow.reached_confirm), 0)).where(
-            VerdictRow.run_id == run_id
-        )
-    ).scalar_one()
-    # The machine failed on these, perhaps inside confirm: they count, on the safe side.
-    failed = [_events(connection, run_id, n, k) for n in names for k in ("retry", "set_aside")]
-    run = connection.execute(select(Run.proposer, Run.step).where(Run.id == run_id)).one()
-    if run.proposer == PERSON:
-        confirms += sum(confirms_by_hand(connection, name, run.step) for name in names)
+    confirms = _confirms(connection, run_id)
+    proposer = connection.execute(select(Run.proposer).where(Run.id == run_id)).scalar_one()
+    if proposer == PERSON:
+        confirms += sum(confirms_by_hand(connection, name, besides=run_id) for name in names)
     return Before(
         elapsed_s=_elapsed_s(connection, run_id),
-        confirms=int(confirms) + sum(failed),
+        confirms=confirms,
         tasks={name: _task_before(connection, run_id, name) for name in names},
     )
 
 
-def confirms_by_hand(connection: Connection, task: str, before_step: int | None = None) -> int:
-    """How many of a task's candidates that people sent in by hand reached confirm, in all runs
-    that began before a step: they are one series, in which the chance of a false accept adds up."""
-    earlier = [] if before_step is None else [Run.step < before_step]
-    runs = select(Run.id).where(Run.proposer == PERSON, *earlier)
+def confirms_by_hand(connection: Connection, task: str, besides: str = "") -> int:
+    """How many judgements of what people sent in by hand for a task reached confirm, or may have,
+    in all runs besides one: they are one series, in which the chance of a false accept adds up."""
+    runs = (
+        select(Run.id)
+        .join(RunTask, RunTask.run_id == Run.id)
+        .where(Run.proposer == PERSON, RunTask.task == task, Run.id != besides)
+    )
+    return sum(_confirms(connection, run_id) for run_id in connection.execute(runs).scalars())
+
+
+def _confirms(connection: Connection, run_id: str) -> int:
+    """Judgements of a run that reached confirm, and those that may have: the machine failed on
+    them, or their process ended before their verdict. Each has had its chance of a false accept,
+    whoever ended it and however often it is judged again."""
     reached = func.coalesce(func.sum(VerdictRow.reached_confirm), 0)
-    query = select(reached).where(VerdictRow.run_id.in_(runs), VerdictRow.task == task)
-    return int(connection.execute(query).scalar_one())
+    confirms = connection.execute(select(reached).where(VerdictRow.run_id == run_id)).scalar_one()
+    failed = select(func.count()).where(
+        Event.run_id == run_id, Event.kind.in_(("retry", "set_aside"))
+    )
+    resumed = select(Event.step).where(Event.run_id == run_id, Event.kind == "resumed")
+    ends = [*connection.execute(resumed).scalars(), NEVER]
+    cut_off = sum(_waits_at(connection, run_id, step) for step in ends)
+    return int(confirms) + int(connection.execute(failed).scalar_one()) + cut_off
+
+
+def _waits_at(connection: Connection, run_id: str, step: int) -> bool:
+    """Whether a candidate was on record before this step, and neither its verdict nor that it was
+    set aside. A process judges one at a time, so that at most one was cut off."""
+
+    def before_step(table: Any, *where: Any) -> int:
+        query = select(func.count()).where(table.run_id == run_id, table.step < step, *where)
+        return int(connection.execute(query).scalar_one())
+
+    proposed = before_step(CandidateRow, CandidateRow.position > 0)  # position 0: the seed
+    aside = before_step(Event, Event.kind == "set_aside")
+    return proposed > before_step(VerdictRow) + aside
 
 
 def _task_before(connection: Connection, run_id: str, task: str) -> TaskBefore:
@@ -130,6 +154,7 @@ def _task_before(connection: Connection, run_id: str, task: str) -> TaskBefore:
         used_s=float(used[1]),
         longest_s=float(used[2]),
         retimed=_retimed(connection, run_id, task),
+        timings=_events(connection, run_id, task, "retiming_begun"),
     )
 
 

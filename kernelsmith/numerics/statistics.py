@@ -39,7 +39,8 @@ def e_value(successes: int, failures: int) -> Fraction:
 
 
 def alpha_k(k: int) -> float:
-    """Error allowed to the k-th candidate that reaches confirm in a run, k = 1, 2, ….
+    """Error allowed to the k-th candidate that reaches confirm in a run, k = 1, 2, …; and to the
+    k-th timing against the seed of one task at a run's end, a series of its own.
 
     0.05 * 6 / (pi^2 k^2): the allowances of all candidates sum to 0.05.
     """
@@ -49,8 +50,8 @@ def alpha_k(k: int) -> float:
 
 
 def shown(successes: int, failures: int, alpha: float) -> bool:
-    """Whether the e-value has reached 1/alpha."""
-    return float(e_value(successes, failures)) >= 1.0 / alpha
+    """Whether the e-value has reached 1/alpha; compared without rounding."""
+    return e_value(successes, failures) * Fraction(alpha) >= 1
 
 
 def sessions_needed(alpha: float) -> int:

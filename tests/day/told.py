@@ -82,7 +82,9 @@ class ToldClock:
             samples=(timed,),
         )
 
-    def retime(self, candidate: Candidate, sessions: int) -> tuple[bool, Gain, dict[str, Any]]:
+    def retime(
+        self, candidate: Candidate, sessions: int, timings: int
+    ) -> tuple[bool, Gain, dict[str, Any]]:
         return True, self._gain(self.gate.seed.id, sessions), {"samples": [{}] * sessions}
 
     def look(self, candidate: Candidate, incumbent: Candidate, kind: LookKind) -> Look:

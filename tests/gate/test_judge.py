@@ -167,14 +167,25 @@ def test_an_incumbent_of_an_earlier_process_is_made_ready_again(kit: Any, new_ki
 
 
 def test_retime_against_the_seed_runs_all_sessions(kit: Any) -> None:
-    holds, gain, evidence = kit.gate.retime(kit.candidate(gain=1.05), 20)
+    holds, gain, evidence = kit.gate.retime(kit.candidate(gain=1.05), 20, 0)
     assert holds
+    assert (evidence["k"], evidence["alpha"]) == (1, pytest.approx(0.0304, abs=1e-4))
     assert gain.sessions == 20
     assert gain.against == kit.gate.seed.id
     assert len(evidence["samples"]) == 20
-    holds, gain, _ = kit.gate.retime(kit.candidate(gain=1.005), 20)
+    holds, gain, _ = kit.gate.retime(kit.candidate(gain=1.005), 20, 0)
     assert not holds
     assert gain.sessions == 20
+
+
+def test_each_timing_against_the_seed_spends_of_one_allowance(kit: Any) -> None:
+    """Twenty successes reach 1/alpha of the 50th timing, not of the 70th."""
+    candidate = kit.candidate(gain=1.05)
+    needed = []
+    for timings in (0, 1, 49, 69):
+        holds, _, evidence = kit.gate.retime(candidate, 20, timings)
+        needed.append((holds, evidence["overall"]["warm"]["shown_after"]))
+    assert needed == [(True, 8), (True, 10), (True, 20), (False, None)]
 
 
 def test_equal_kernels_are_compiled_once(kit: Any) -> None:

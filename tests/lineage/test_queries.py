@@ -70,7 +70,8 @@ def review(connection: Any, run_id: str, name: str) -> None:
     assert review_queue.item_of(connection, item.record) == item
     review_queue.exports_of(connection, item.record)
     reviews.approved(connection, run_id)
-    standings.confirms_by_hand(connection, "toy", 1000)
+    standings.confirms_by_hand(connection, "toy")
+    standings.before(connection, item.run_id)
 
 
 @pytest.mark.parametrize("command", [runs, show, show_run, show_session, resume, diff, review])

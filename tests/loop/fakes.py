@@ -189,7 +189,9 @@ class FakeJudge:
     session_s: float = 0.1
     judged: list[tuple[str, str, int]] = field(default_factory=list)
     retimed: list[str] = field(default_factory=list)
+    timings: list[int] = field(default_factory=list)
     closed: bool = False
+    cut_retiming: list[BaseException] = field(default_factory=list)
 
     def judge(
         self,
@@ -209,9 +211,14 @@ class FakeJudge:
         verdict = make_verdict(candidate, self.status(candidate), against=incumbent.id)
         return replace(verdict, gain=None) if self.gainless else verdict
 
-    def retime(self, candidate: Candidate, sessions: int) -> tuple[bool, Gain, dict[str, Any]]:
+    def retime(
+        self, candidate: Candidate, sessions: int, timings: int
+    ) -> tuple[bool, Gain, dict[str, Any]]:
         self.clock[0] += self.session_s * sessions
         self.retimed.append(candidate.id)
+        self.timings.append(timings)
+        if self.cut_retiming:
+            raise self.cut_retiming.pop()
         gain = make_gain(1.2 if self.holds(candidate) else 0.98, "seed", sessions)
         return self.holds(candidate), gain, {"sessions": [{"scores": [gain.geomean]}] * sessions}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernelsmith import loop
-from kernelsmith.errors import EvidenceError, InfrastructureError
+from kernelsmith.errors import EvidenceError, InfrastructureError, SandboxError
 from kernelsmith.interrupts import Interrupts, listening
 from kernelsmith.lineage import standings
 from kernelsmith.lineage.past import Before
@@ -104,6 +104,7 @@ def test_where_the_final_timing_fails_the_nearest_passing_ancestor_stands(
     ids = [candidate for candidate, _, _ in judge.judged]
     task = standing(store, setup.run_id).tasks[0]
     assert judge.retimed == ids[::-1]
+    assert judge.timings == [0, 1, 2]  # each has its own chance of an error
     assert task.incumbent == ids[0]
     assert set(task.unsupported) == set(ids[1:])
 
@@ -262,6 +263,40 @@ def test_a_judgement_cut_short_counts_as_one_that_reached_confirm(store: Lineage
     judge = fakes.FakeJudge()
     loop.run(setup_for(store, judge, run_id=run_id))
     assert judge.judged[0][2] == 1
+
+
+def test_each_time_that_a_judgement_is_cut_short_counts(store: LineageStore) -> None:
+    """A losing candidate that is cut off again and again would else be tried at one alpha."""
+    run_id, seen = "", []
+    for _ in range(3):
+        judge = fakes.FakeJudge()
+        setup = setup_for(store, judge, run_id=run_id, proposer=fakes.FakeProposer())
+        if run_id:
+            store.append(run_id, "resumed", {"process": {}})
+
+        def cut(candidate: Candidate) -> bool:
+            raise KeyboardInterrupt
+
+        judge.fails = cut
+        with pytest.raises(KeyboardInterrupt):
+            loop.run(setup)
+        seen.append(judge.judged[0][2])
+        run_id = setup.run_id
+    assert seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SandboxError("the template died")])
+def test_a_timing_against_the_seed_that_is_cut_short_counts(
+    store: LineageStore, error: BaseException
+) -> None:
+    judge = fakes.FakeJudge(status=always("ACCEPTED"), cut_retiming=[error])
+    setup = setup_for(store, judge, budget=loop.Budget(time_limit_s=1e3, max_candidates=1))
+    if isinstance(error, KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):
+            loop.run(setup)
+        setup = setup_for(store, judge, run_id=setup.run_id, budget=setup.budget)
+    loop.run(setup)
+    assert judge.timings == [0, 1]
 
 
 def test_a_signal_waits_for_the_record_and_ends_judging_at_once() -> None:

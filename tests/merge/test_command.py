@@ -43,8 +43,10 @@ class Judge(fakes.FakeJudge):
         found = fakes.FakeJudge.judge(self, candidate, incumbent, confirms, number)
         return replace(found, epoch=self.epoch)
 
-    def retime(self, candidate: Candidate, sessions: int) -> tuple[bool, Gain, dict[str, Any]]:
-        holds, gain, raw = fakes.FakeJudge.retime(self, candidate, sessions)
+    def retime(
+        self, candidate: Candidate, sessions: int, timings: int
+    ) -> tuple[bool, Gain, dict[str, Any]]:
+        holds, gain, raw = fakes.FakeJudge.retime(self, candidate, sessions, timings)
         timed = [case for case in self.task.cases if case.weight > 0]
         second = candidate.source == SECOND
         gains = [
