@@ -28,7 +28,7 @@ import numpy as np
 from kernelsmith.devices.cuda import gpu as gpus
 from kernelsmith.devices.cuda import graph, kernel, memory
 from kernelsmith.devices.cuda.gpu import Gpu
-from kernelsmith.errors import InfrastructureError, InputError
+from kernelsmith.errors import GpuError, InfrastructureError, InputError
 from kernelsmith.model import ITEMSIZE_BYTES, TimedCase
 from kernelsmith.worker import buffers, buffers_gpu, buffers_poison, launcher_bind, session_pool
 from kernelsmith.worker.buffers_poison import Bytes
@@ -94,6 +94,10 @@ class Pool:
     def renew(self) -> None:
         """Fills outputs and scratch of all slots with a checked run's poison; evicts if cold."""
         gpu, slots, first = self._ground.gpu, self._held["slots"], self._inputs_end
+        # Before what is written through the cache, which lines that persist would outlive. A GPU
+        # in parts (MIG) has none and may refuse; a context that is lost says so below.
+        with contextlib.suppress(GpuError):
+            gpu.lib.call("cuCtxResetPersistingL2Cache")
         gpu.lib.call(
             "cuMemcpyDtoDAsync_v2",
             slots.address + first,
@@ -105,7 +109,6 @@ class Pool:
             evict = self._ground.evict
             gpu.lib.call("cuMemsetD8Async", evict.address, EVICT_VALUE, evict.nbytes, gpu.stream)
         gpus.synchronize(gpu)
-        gpu.lib.call("cuCtxResetPersistingL2Cache")
         self.cursor = 0
 
     def replay(self, side: Side, replays: int, pick: int | None = None) -> tuple[int, list[bytes]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelsmith.devices.cuda import lock, nvml
+from kernelsmith.devices.cuda import libcuda, lock, nvml
 from kernelsmith.errors import InfrastructureError
 from tests.cuda.stand_in import why_not
 
@@ -68,6 +68,25 @@ def test_the_lock_is_for_all_users_and_no_link_is_followed(tmp_path: Path) -> No
         pass
 
 
+def test_another_users_lock_is_opened_where_linux_lets_only_its_owner_make_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock.place(UUID, tmp_path).touch()
+    opened = os.open
+
+    def protected(path: Path, flags: int, *mode: int) -> int:
+        if flags & os.O_CREAT and not flags & os.O_EXCL and path.exists():
+            raise PermissionError(13, "fs.protected_regular")
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr("os.open", protected)
+    with (
+        lock.held(UUID, alone=True, folder=tmp_path),
+        lock.held("GPU-4", alone=True, folder=tmp_path),
+    ):
+        assert not tries(tmp_path, alone=True)
+
+
 NVML = r"""
 #include <string.h>
 typedef void *device;
@@ -120,6 +139,15 @@ def test_state_has_what_nvml_answers_and_leaves_out_the_rest(stand_in: str) -> N
         "throttled": ["power cap", "thermal (hardware)", "0x1000"],
     }
     assert nvml.state("GPU-of-nobody", stand_in) == {}
+
+
+def test_a_library_is_found_where_containers_have_it(stand_in: str, tmp_path: Path) -> None:
+    name = "libnvidia-ml-of-nobody.so.1"
+    assert libcuda.shared(name, (str(tmp_path),)) is None
+    (tmp_path / name).symlink_to(stand_in)
+    found = libcuda.shared(name, (str(tmp_path),))
+    assert found is not None
+    assert found[1] == f"{tmp_path}/{name}"
 
 
 def test_without_nvml_nothing_is_told() -> None:

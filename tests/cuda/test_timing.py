@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,15 @@ def test_every_renewal_resets_the_cache_and_a_cold_one_writes_through_it(
     assert calls.count("cuCtxResetPersistingL2Cache") == calls.count("cuMemcpyDtoDAsync_v2")
     assert 0 < calls.count("cuMemsetD8Async") < calls.count("cuMemcpyDtoDAsync_v2")
     assert "cuCtxSetLimit" in calls
+    # What persisted would outlive what is written through the cache after it.
+    steps = ("cuCtxResetPersistingL2Cache", "cuMemcpyDtoDAsync_v2", "cuMemsetD8Async")
+    told = [steps.index(call) for call in calls if call in steps]
+    assert re.fullmatch(r"(?:01|012)+", "".join(map(str, told)))
+
+
+def test_a_gpu_without_lines_that_persist_is_timed_all_the_same(fake: Fake, tmp_path: Path) -> None:
+    fake.fail("cuCtxResetPersistingL2Cache", 801)
+    assert timed(fake, tmp_path, "double", "double", a_case(cold=False)).failure is None
 
 
 def test_a_replay_finds_the_poison_of_a_checked_run(fake: Fake, tmp_path: Path) -> None:

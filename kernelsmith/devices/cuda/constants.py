@@ -63,7 +63,8 @@ OUT_OF_MEMORY = 2
 NO_DEVICE = 100
 LAUNCH_OUT_OF_RESOURCES = 701
 LAUNCH_TIMEOUT = 702
-# What a kernel does to itself. After any of them but the last two the context is lost.
+# What a kernel does to itself. After any of them but the last three, which the launch itself is
+# refused with, the context is lost.
 KERNEL_FAULTS = {
     700: "ILLEGAL_ADDRESS",
     702: "LAUNCH_TIMEOUT",
@@ -74,8 +75,10 @@ KERNEL_FAULTS = {
     717: "INVALID_ADDRESS_SPACE",
     718: "INVALID_PC",
     719: "LAUNCH_FAILED",
+    721: "TENSOR_MEMORY_LEAK",
     720: "COOPERATIVE_LAUNCH_TOO_LARGE",
     701: "LAUNCH_OUT_OF_RESOURCES",
+    912: "INVALID_CLUSTER_SIZE",
 }
 
 

@@ -4,9 +4,10 @@ Symbols are the versioned ones that ``cuda.h`` maps the plain names to (``cuMemA
 ``cuMemAlloc_v2``), all of them in every driver since CUDA 12.0.
 """
 
+import contextlib
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernelsmith.devices.cuda import constants
@@ -162,13 +163,20 @@ def open_library(path: str = LIBRARY) -> Library:
     Raises:
         MissingError: it is not on this machine.
     """
-    names = (path,) if "/" in path else (path, *(f"{folder}/{path}" for folder in FOLDERS))
+    found = shared(path)
+    if found is None:
+        raise MissingError(
+            f"this machine has no NVIDIA driver ({path} is not found)",
+            hint="install the driver, start the container with --gpus all, or use --device cpu",
+        )
+    return Library(*found)
+
+
+def shared(path: str, folders: Sequence[str] = FOLDERS) -> tuple[ctypes.CDLL, str] | None:
+    """A library of the driver and what it was found as: by the system's loader, else in
+    ``folders``; None: nowhere."""
+    names = (path,) if "/" in path else (path, *(f"{folder}/{path}" for folder in folders))
     for name in names:
-        try:
-            return Library(ctypes.CDLL(name), name)
-        except OSError:
-            continue
-    raise MissingError(
-        f"this machine has no NVIDIA driver ({path} is not found)",
-        hint="install the driver, start the container with --gpus all, or use --device cpu",
-    )
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(name), name
+    return None

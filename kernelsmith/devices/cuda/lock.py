@@ -36,9 +36,8 @@ def held(uuid: str, *, alone: bool, folder: Path | None = None) -> Iterator[None
         InfrastructureError: the file cannot be made, or something else is in its place.
     """
     path = place(uuid, folder)
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        descriptor = os.open(path, flags, MODE)
+        descriptor = _opened(path)
     except OSError as error:
         raise InfrastructureError(
             f"the lock of GPU {uuid} cannot be opened: {path}: {error.strerror}",
@@ -54,3 +53,20 @@ def held(uuid: str, *, alone: bool, folder: Path | None = None) -> Iterator[None
         yield
     finally:
         os.close(descriptor)
+
+
+def _opened(path: Path) -> int:
+    """Opens the file, making it if need be.
+
+    What is there is opened without the wish to make it: in a folder like /tmp Linux refuses that
+    to all but the file's owner (``fs.protected_regular``).
+    """
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(path, flags)
+    except FileNotFoundError:
+        pass
+    try:
+        return os.open(path, flags | os.O_CREAT | os.O_EXCL, MODE)
+    except FileExistsError:  # another process was quicker
+        return os.open(path, flags)

@@ -13,12 +13,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from kernelsmith.devices.cuda.libcuda import shared
+
 LIBRARY = "libnvidia-ml.so.1"
 PROC_VERSION = Path("/proc/driver/nvidia/version")
 SUCCESS = 0
 CLOCK_SM, CLOCK_MEMORY = 1, 2
 TEMPERATURE_GPU = 0
-# nvmlClocksThrottleReasons (nvmlClocksEventReasons in newer headers).
+# One question by its name of today and by that of drivers before 535.
+MASKS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+# nvmlClocksEventReasons; nvmlClocksThrottleReasons in older headers.
 REASONS = {
     0x1: "idle",
     0x2: "applications clocks",
@@ -36,10 +40,8 @@ _TEXT_BYTES = 96
 
 @functools.cache
 def _library(path: str) -> ctypes.CDLL | None:
-    try:
-        return ctypes.CDLL(path)
-    except OSError:
-        return None
+    found = shared(path)
+    return found[0] if found else None
 
 
 @contextmanager
@@ -87,9 +89,8 @@ def state(uuid: str, path: str = LIBRARY) -> dict[str, Any]:
             "power_limit_w": _thousandth(ask("nvmlDeviceGetEnforcedPowerLimit")),
             "persistence": ask("nvmlDeviceGetPersistenceMode"),
         }
-        mask = _number(
-            library, device, "nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong
-        )
+        masks = (_number(library, device, name, kind=ctypes.c_ulonglong) for name in MASKS)
+        mask = next((one for one in masks if one is not None), None)
     answered: dict[str, Any] = {name: value for name, value in found.items() if value is not None}
     if mask is not None:
         answered["throttled"] = reasons(mask)
