@@ -16,6 +16,10 @@ pairs      rows that are zero but for two elements half a row apart: where a sum
            both, its one addition is the whole sum, and contraction shows in it
 constant   all elements of a row equal
 special    rows with infinities, NaNs with payloads, subnormals and zeros of both signs
+huge       rows with finite values from 2**62 to 2**127: where squares, sums and exponentials
+           overflow or nearly do, and where a branch on large values would be taken
+each       every one of the 65,536 bfloat16 patterns about equally often, for functions of one
+           element: a branch on any one value is taken where a tensor has as many elements
 =========  =====================================================================================
 
 A tensor has one of the roles ``token`` (a row a token; sums run along the row), ``matrix``
@@ -183,6 +187,33 @@ def special(rng: np.random.Generator, shape: Shape, role: str, seed: int) -> Bit
     ).astype(np.uint32)
 
 
+def huge(rng: np.random.Generator, shape: Shape, role: str, seed: int) -> Bits:
+    """Token rows by turns normal, with one huge element or a few, beside the root of the largest
+    float, and all huge. Weights stay normal."""
+    bits = normal(rng, shape, role, seed)
+    if role != "token":
+        return bits
+    words = _words(rng, shape)
+    largest = compose(_words(rng, shape), exponent_table(96, 127))
+    root = compose(_words(rng, shape), exponent_table(62, 64))
+    lone = words < np.uint32(1 << 25)
+    if len(shape) > 1 and shape[-1]:
+        lone[..., shape[-1] // 2] = True
+    kind = (np.arange(shape[0]) % 4).reshape((-1,) + (1,) * (len(shape) - 1))
+    return np.select(
+        [kind == 1, kind == 2, kind == 3], [np.where(lone, largest, bits), root, largest], bits
+    ).astype(np.uint32)
+
+
+def each(rng: np.random.Generator, shape: Shape, role: str, seed: int) -> Bits:
+    """Token rows that hold all bfloat16 patterns in a drawn order, over and over."""
+    if role != "token":
+        return normal(rng, shape, role, seed)
+    count = int(np.prod(shape))
+    order = np.argsort(random_words(rng, 1 << 16), kind="stable").astype(np.uint32)
+    return (np.resize(order, count) << np.uint32(16)).astype(np.uint32).reshape(shape)
+
+
 Regime = Callable[[np.random.Generator, Shape, str, int], Bits]
 REGIMES: dict[str, Regime] = {
     "normal": normal,
@@ -193,4 +224,6 @@ REGIMES: dict[str, Regime] = {
     "pairs": pairs,
     "constant": constant,
     "special": special,
+    "huge": huge,
+    "each": each,
 }

@@ -47,6 +47,8 @@ PINNED = {
     "pairs": "9f19b2261119a29a",
     "constant": "b8f0ed72445fd9b5",
     "special": "e48f3e03a67f0328",
+    "huge": "bcbd9788660b6c5e",
+    "each": "52cee8bec409ae52",
 }
 
 
@@ -148,6 +150,24 @@ def test_special_rows_have_every_kind_of_edge(norm: Task) -> None:
     assert (bits == 0).any()
     assert (bits == 0x80000000).any()
     assert np.isfinite(x[0]).all()
+
+
+def test_huge_rows_are_finite_and_overflow_when_squared(norm: Task) -> None:
+    case = norm_case(norm, "train", "float32", "huge", tokens=8)
+    x = recipes.draw(cases.inputs_for(norm, case, 5))["x"].view(np.float32).astype(np.float64)
+    assert np.isfinite(x).all()
+    assert (np.abs(x[[1, 3, 5, 7]]).max(axis=1) > 1e28).all()
+    largest = float(np.finfo(np.float32).max)
+    assert largest / 2**9 < (x[2] * x[2]).sum() < largest * 2**9
+    assert np.abs(x[[0, 4]]).max() < 16
+
+
+def test_each_holds_every_pattern_of_bfloat16() -> None:
+    task = catalog.load_task("swiglu", "cpu")
+    case = cases.call_for(task, "train", "bfloat16", {"M": 64, "N": 1024}, "each")
+    drawn = recipes.draw(cases.inputs_for(task, case, 5))
+    assert len(np.unique(drawn["gate"])) == 1 << 16
+    assert np.isfinite(recipes.to_float64(drawn["up"], "bfloat16")).all()
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 32768, 32769, 100_001])

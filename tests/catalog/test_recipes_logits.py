@@ -40,6 +40,8 @@ PINNED = {
     "pairs": ("4395f28af0bbda92", "f9db03bb78a23f6c"),
     "constant": ("f61b212d7e49577e", "aebddaae34845956"),
     "special": ("90ca48fd2ea22999", "b2b98b6df6e3310f"),
+    "huge": ("f29172c8e4b8325b", "8c63ffd906ffcab8"),
+    "each": ("9643d4c8ba5cd76a", "ba51641ed52adc4d"),
 }
 
 
