@@ -1,0 +1,144 @@
+"""From a kernel that answers rows of numbers to its summation tree."""
+
+from collections.abc import Generator
+from typing import Literal
+
+import numpy as np
+
+from kernelsmith.errors import InputError
+from kernelsmith.numerics.order.asking import (
+    Ask,
+    Budget,
+    Failure,
+    Outcome,
+    Rows,
+    Steps,
+    Unexplained,
+    Unreachable,
+    drive,
+    placed,
+)
+from kernelsmith.numerics.order.confirm import confirm, diagnose, reaches
+from kernelsmith.numerics.order.formats import Float64s, Reading
+from kernelsmith.numerics.order.signed import Scale, SignedTriples, basic, refined, scales
+from kernelsmith.numerics.order.tree import Tree
+from kernelsmith.numerics.order.triples import holds, split
+from kernelsmith.numerics.order.widths import widths
+
+Method = Literal["refined", "basic", "triples"]
+
+
+def reveal_signed(
+    ask: Ask,
+    units: int,
+    reading: Reading,
+    *,
+    budget: Budget | None = None,
+    method: Method = "refined",
+    expected: Tree | None = None,
+    draw: int = 0,
+) -> Outcome:
+    """The tree in which a kernel sums terms of either sign.
+
+    Args:
+        ask: the kernel: rows of terms to sums.
+        units: terms of a row.
+        reading: what terms can be, and how a sum is written.
+        budget: how much may be asked.
+        method: ``refined`` and ``basic`` count ones (FPRev) and fall back to ``triples``, which
+            also sees fused sums that lose nothing inside.
+        expected: a tree to try first, in one round; the search runs only if it does not hold.
+        draw: seeds the numbers that confirm the tree.
+
+    Returns:
+        ``Revealed`` only if the tree also predicts the sums of numbers that are no probes.
+
+    Raises:
+        InputError: no units, or an expected tree of another number of units.
+    """
+    _check(units, expected)
+    steps = _signed(units, reading, method, expected, draw)
+    return drive(steps, ask, budget or Budget())
+
+
+def _check(units: int, expected: Tree | None) -> None:
+    if units < 1:
+        raise InputError(f"a sum of {units} units", hint="give at least one unit")
+    if expected is not None and expected.units != units:
+        raise InputError(
+            f"the expected tree has {expected.units} units, the sum {units}",
+            hint="reveal both sums over the same number of units",
+        )
+
+
+def _signed(
+    units: int, reading: Reading, method: Method, expected: Tree | None, draw: int
+) -> Steps:
+    scale = yield from _scale(units, reading)
+    if not isinstance(scale, Scale):
+        return scale
+    pack = max(1, min(7, int(np.log2(scale.most))))
+    failure = yield from reaches(units, scale.one, pack, reading)
+    if failure is not None:
+        return failure
+    found = yield from _tree(units, scale, method, expected)
+    if not isinstance(found, Tree):
+        return (yield from diagnose(found, units, reading, draw))
+    if found.nodes:
+        bits = yield from widths(found, scale, reading)
+        if not isinstance(bits, tuple):
+            return (yield from diagnose(bits, units, reading, draw))
+        found = found.with_bits(bits)
+    return (yield from confirm(found, reading, draw))
+
+
+def _scale(units: int, reading: Reading) -> Generator[Rows, Float64s, Scale | Failure]:
+    """The first M and one under which M and -M, far from one another, cancel."""
+    options = scales(units, reading)
+    if not options:
+        return Unreachable(
+            reason=f"no two numbers of {reading.unit.name} are far enough apart to probe a sum of "
+            f"{units} terms through a {reading.output.name} output"
+        )
+    if units < 2:
+        return options[0]
+    # The first row is zeros throughout.
+    ends = np.array([[0, units - 1]] * (1 + len(options)))
+    numbers = np.array([[0.0, 0.0], *([scale.big, -scale.big] for scale in options)])
+    rows = placed(np.zeros(units), ends, numbers)
+    sums = yield rows
+    zero = float(options[0].counts[0])
+    if sums[0] != zero:
+        return Unexplained(
+            reason=f"zeros sum to {sums[0]:g}: another term takes part; make it a unit or zero",
+            inputs=(0.0,) * units,
+            expected=zero,
+            actual=float(sums[0]),
+        )
+    for scale, total in zip(options, sums[1:].tolist(), strict=True):
+        if total == zero:
+            return scale
+    return Unexplained(
+        reason=f"a number and its negative sum to {sums[-1]:g}, not to {zero:g}",
+        inputs=tuple(rows.dense(len(ends) - 1, len(ends))[0].tolist()),
+        expected=zero,
+        actual=float(sums[-1]),
+    )
+
+
+def _tree(
+    units: int, scale: Scale, method: Method, expected: Tree | None
+) -> Generator[Rows, Float64s, Tree | Failure]:
+    oracle = SignedTriples(units, scale)
+    if units == 1:
+        return Tree(1, (), ())
+    if expected is not None and (yield from holds(oracle, expected)):
+        return Tree(units, expected.nodes, (24,) * len(expected.nodes))
+    if method == "triples":
+        return (yield from split(oracle, units))
+    found = yield from (basic if method == "basic" else refined)(units, scale)
+    if isinstance(found, Tree):
+        return found
+    # Counting takes a fused sum to lose what is small beside M; one that is exact inside does not.
+    again = yield from split(oracle, units)
+    return again if isinstance(again, Tree) else found
