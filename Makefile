@@ -16,7 +16,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.kernelsmith-setup
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup run rehearse test test-slow lint proof-mutants proof-null proof-triton proof-conformance proof-math proof-kills proof-cuda check-gpu bench-agent bench figures clean
+.PHONY: setup run rehearse test test-slow lint proof-mutants proof-null proof-triton proof-conformance proof-math proof-kills proof-cuda check-gpu gpu-bundle bench-agent bench figures clean
 
 setup: $(STAMP)
 
@@ -84,6 +84,22 @@ proof-cuda: setup
 # The first minutes on a GPU. `make check-gpu DRY=--dry-run` needs none and shows nothing of one.
 check-gpu: setup
 	$(BIN)/python benchmarks/gpu_check.py $(DRY)
+# What a GPU machine without a network needs beside torch, triton, numpy, scipy and llvmlite, for
+# its Python release: wheels in gpu-bundle/. How to use them: benchmarks/gpu_check.py.
+GPU_PYTHON ?= 3.12
+NOT_BUNDLED := torch|triton|numpy|scipy|llvmlite|sympy|mpmath|networkx|jinja2|fsspec|filelock
+NOT_BUNDLED := $(NOT_BUNDLED)|setuptools|mypy|librt|ast_serialize|ruff|import-linter|grimp|build
+NOT_BUNDLED := $(NOT_BUNDLED)|hypothesis|sortedcontainers|pytest|execnet|iniconfig|pluggy
+NOT_BUNDLED := $(NOT_BUNDLED)|pyproject_hooks|hatchling|trove|pathspec
+PLATFORMS := manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014 manylinux1
+gpu-bundle: setup
+	rm -rf gpu-bundle && mkdir gpu-bundle
+	grep -viE '^(#|$(NOT_BUNDLED))' constraints.txt > gpu-bundle/names.txt
+	$(PIP) download -q --no-deps --only-binary=:all: --implementation cp \
+	  --python-version $(GPU_PYTHON) $(PLATFORMS:%=--platform %_x86_64) \
+	  -d gpu-bundle -r gpu-bundle/names.txt
+	$(PIP) wheel -q --no-deps --no-build-isolation -w gpu-bundle .
+	rm gpu-bundle/names.txt && du -sh gpu-bundle
 bench: setup
 	$(BIN)/python benchmarks/cpu_device.py
 	$(BIN)/python benchmarks/lineage_scale.py

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ TILES = (
 )
 ROWS = (1, 2, 3, 7, 8, 16, 17, 32, 33, 64, 128, 257, 1024, 4096)
 DEPTHS = (1024, 4096, 8192, 4160, 5120)
+Keep = Callable[[dict[str, Any]], None]
 MATMUL = {"a_ptr": "*bf16", "w_ptr": "*bf16", "out_ptr": "*fp32", "m": "i32", "n": "i32"}
 MATMUL |= {"k": "i32", "BM": "constexpr", "BN": "constexpr", "BK": "constexpr"}
 
@@ -44,7 +45,7 @@ def name_of(tile: tuple[int, int, int], warps: int, stages: int) -> str:
     return f"{'x'.join(map(str, tile))} w{warps} s{stages}"
 
 
-def gemm_bits(dry_run: bool) -> dict[str, Any]:
+def gemm_bits(dry_run: bool, keep: Keep) -> dict[str, Any]:
     """Which configurations of a bf16 product give the same bits, at each row count and depth, and
     whether a row's bits hang on how many rows there are.
 
@@ -71,6 +72,7 @@ def gemm_bits(dry_run: bool) -> dict[str, Any]:
             a = machine.bfloat16(machine.wide(depth, (max(rows), depth)))
             w = machine.bfloat16(machine.wide(depth + 1, (columns, depth)))
             report["depths"][str(depth)] = _classes(where, named, a, w, rows)
+            keep(report)
     every = [found for found in report["depths"].values() for found in found["classes"].values()]
     report["one_class_everywhere"] = all(len(classes) == 1 for classes in every)
     report["batch_variant"] = sorted(
@@ -107,7 +109,7 @@ def _classes(
     }
 
 
-def elementwise(dry_run: bool) -> dict[str, Any]:
+def elementwise(dry_run: bool, keep: Keep) -> dict[str, Any]:
     """Elementwise operations and row sums: how many results differ from the CPU device's."""
     count = 2048 if dry_run else 1 << 20
     x, y = values(count)
@@ -134,6 +136,7 @@ def elementwise(dry_run: bool) -> dict[str, Any]:
             one, _ = cpu.run(mine, given, grid)
             two, _ = where.run(theirs, given, grid)
             report["operations"][name] = difference(one[-1], two[-1])
+            keep(report)
     return report
 
 
@@ -196,7 +199,7 @@ def _ordered(bits: np.ndarray) -> np.ndarray:
     return np.where(wide >> 31, 0x80000000 - wide, wide)
 
 
-def alignment(dry_run: bool) -> dict[str, Any]:
+def alignment(dry_run: bool, keep: Keep) -> dict[str, Any]:
     """What alignment classes do: bits and time of a product and of both row sums, pointers at
     multiples of 16 and 8 bytes off."""
     pairs = {
@@ -233,4 +236,5 @@ def alignment(dry_run: bool) -> dict[str, Any]:
             if len(outs) == 2:
                 entry["bits"] = difference(*(one.ravel() for one in outs.values()))
             report[name] = entry
+            keep(report)
     return report

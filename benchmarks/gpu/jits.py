@@ -123,6 +123,15 @@ def row_sum(x_ptr, out_ptr, n, TREE: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def spin(x_ptr, out_ptr, n):
+    """Never ends where x[0] is finite; each turn stores, so that no compiler leaves it out."""
+    left = n
+    while left > 0:
+        tl.store(out_ptr, left.to(tl.float32))
+        left = n + (tl.load(x_ptr, volatile=True) * 0.0).to(tl.int32)
+
+
+@triton.jit
 def copy(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     """out = x, one block a program."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)

@@ -1,5 +1,6 @@
 """Stages about speed: seeds and winners against torch, the fixed product, copies, row sums."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,12 @@ from kernelsmith import catalog
 from kernelsmith.model import Case
 
 # Peak of dense bf16 is not asked of the driver: ratios to cuBLAS are what counts.
+Keep = Callable[[dict[str, Any]], None]
 GEMM_SHAPES = ((16, 4096, 4096), (256, 4096, 4096), (4096, 4096, 4096), (8192, 4096, 4096))
 COPY_BYTES = 1 << 30
 
 
-def seeds_and_winners(dry_run: bool) -> dict[str, Any]:
+def seeds_and_winners(dry_run: bool, keep: Keep) -> dict[str, Any]:
     """Time of every timed case: seed, winners, and torch's own operation where it has one; warm
     caches, inputs of zeros, CUDA graphs on both sides. A dry run compiles them for sm_90."""
     report: dict[str, Any] = {"tasks": {}}
@@ -43,8 +45,10 @@ def seeds_and_winners(dry_run: bool) -> dict[str, Any]:
                 time_once, free = plans.timers(where.gpu, traced, case)
                 entry["cases"][case.id] = round(plans.median_us(time_once), 3)
                 free()
+        keep(report)
     for name in () if dry_run else names:
         report["tasks"][name]["torch"] = _torch_cases(name)
+        keep(report)
     return report
 
 
@@ -113,7 +117,7 @@ def torch_us(operation: Any, rounds: int = 20) -> float:
     return plans.median_us(once, budget_s=0.2)
 
 
-def products(dry_run: bool) -> dict[str, Any]:
+def products(dry_run: bool, keep: Keep) -> dict[str, Any]:
     """The fixed 128 x 128 x 64 product against cuBLAS, and copies against the memory: TFLOP/s and
     GB/s."""
     wanted = [
@@ -138,11 +142,13 @@ def products(dry_run: bool) -> dict[str, Any]:
             entry = {"fixed_us": round(taken_us, 2)}
             entry["fixed_tflops"] = round(2 * m * n * k / taken_us / 1e6, 2)
             report["products"][f"{m}x{n}x{k}"] = entry
+            keep(report)
         nbytes = 1 << 16 if dry_run else COPY_BYTES
         x = np.zeros(nbytes // 4, np.float32)
         grid = (-(-x.size // 1024), 1, 1)
         _, taken_us = where.run(copied, [x, x.copy(), x.size], grid, times=3)
         report["copy_gb_per_s"] = round(2 * nbytes / taken_us / 1e3, 1)
+        keep(report)
     for m, n, k in () if dry_run else shapes:
         entry = report["products"][f"{m}x{n}x{k}"]
         try:
@@ -163,7 +169,7 @@ def _cublas_us(m: int, n: int, k: int) -> float:
     return torch_us(lambda: torch.nn.functional.linear(a, w))
 
 
-def row_sums(dry_run: bool) -> dict[str, Any]:
+def row_sums(dry_run: bool, keep: Keep) -> dict[str, Any]:
     """``tree_sum`` against ``tl.sum`` over rows of bf16: time, and bytes read a second."""
     rows, width = (8, 1024) if dry_run else (16384, 4096)
     warps = (4,) if dry_run else (1, 2, 4, 8)
@@ -187,4 +193,5 @@ def row_sums(dry_run: bool) -> dict[str, Any]:
                     "gb_per_s": round(x.nbytes / taken_us / 1e3, 1),
                 }
             report["warps"][str(count)] = entry
+            keep(report)
     return report

@@ -32,7 +32,7 @@ def stages_of(folder: Path, script: ModuleType, **bodies: str) -> dict[str, Any]
     (folder / "gpu" / "__init__.py").touch()
     found = {}
     for name, body in bodies.items():
-        text = f"def {name}(dry_run):\n{textwrap.indent(body, '    ')}\n"
+        text = f"def {name}(dry_run, keep):\n{textwrap.indent(body, '    ')}\n"
         (folder / "gpu" / f"{name}.py").write_text(text)
     source = (BENCHMARKS / "gpu_check.py").read_text()
     table = "".join(
@@ -40,7 +40,8 @@ def stages_of(folder: Path, script: ModuleType, **bodies: str) -> dict[str, Any]
     )
     begin, end = source.index("STAGES = ("), source.index("WHOLE_S = ")
     copy = folder / "gpu_check.py"
-    copy.write_text(f"{source[:begin]}STAGES = (\n{table})\n{source[end:]}")
+    end_of_grace = source[end:].replace("GRACE_S = 8.0", "GRACE_S = 1.0")
+    copy.write_text(f"{source[:begin]}STAGES = (\n{table})\n{end_of_grace}")
     spec = importlib.util.spec_from_file_location("gpu_check_copy", copy)
     assert spec is not None
     assert spec.loader is not None
@@ -57,9 +58,12 @@ def test_a_bad_stage_is_recorded_and_the_rest_goes_on(tmp_path: Path, script: Mo
     found = stages_of(
         tmp_path,
         script,
-        fails='raise ValueError("no such tile")',
-        hangs="import time\ntime.sleep(60)",
-        dies="import os\nos.abort()",
+        fails='keep({"tile": 1})\nraise ValueError("no such tile")',
+        hangs='import time\nkeep({"tile": 2})\ntime.sleep(60)',
+        deaf="import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        'keep({"tile": 3})\ntime.sleep(60)',
+        dies='import os\nkeep({"tile": 4})\nos.abort()',
+        off='return {"wrong": ["the sum"]}',
         works='return {"figure": 1}',
     )
     assert found["exit"] == 1
@@ -71,6 +75,11 @@ def test_a_bad_stage_is_recorded_and_the_rest_goes_on(tmp_path: Path, script: Mo
     assert told["dies"]["status"] == "crashed"
     assert told["dies"]["exit"] == -6
     assert told["works"]["result"] == {"figure": 1}
+    # What a stage had found by its end is not lost with it.
+    cut = [told[name]["result"] for name in ("fails", "hangs", "deaf", "dies")]
+    assert cut == [{"tile": number} for number in (1, 2, 3, 4)]
+    assert told["deaf"]["status"] == "out of time"
+    assert (told["off"]["status"], script.wrong(told["off"])) == ("done", ["the sum"])
     assert record["what"].startswith("DRY RUN")
 
 
@@ -89,12 +98,15 @@ def test_the_stages_fit_into_eight_minutes_and_are_there(script: ModuleType) -> 
 
 def test_a_dry_run_of_what_is_quick(tmp_path: Path, script: ModuleType) -> None:
     out = tmp_path / "record.json"
-    names = "driver,gemm_bits"
+    names = "driver,faults,gemm_bits"
     assert script.main(["--dry-run", "--only", names, "--out", str(out)]) == 0
     record = json.loads(out.read_text())
     assert [one["stage"] for one in record["stages"]] == names.split(",")
     results = {one["stage"]: one["result"] for one in record["stages"]}
     assert results["driver"]["add"]["differ"] == 0
+    assert [one["status"] for one in results["faults"]["jobs"]] == [
+        *("sound", "CRASH", "sound", "TIMEOUT", "sound")
+    ]
     assert results["gemm_bits"]["one_class_everywhere"] is True
 
 
@@ -105,13 +117,14 @@ def test_what_a_gpu_runs_walks_through_on_a_stand_in(
     (tmp_path / "libcuda.so.1").symlink_to(built.path)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     out = tmp_path / "record.json"
-    assert script.main(["--only", "driver,faults", "--out", str(out)]) == 0
+    assert script.main(["--only", "driver,faults", "--out", str(out)]) == 1
     record = json.loads(out.read_text())
     driver, faults = (one["result"] for one in record["stages"])
     assert [one["kernel"] for one in driver["kernels"]] == ["elementwise", "row_sum", "matmul"]
     assert driver["add"]["differ"] > 0
-    assert faults["guard_page_bytes"] == 2 << 20
-    assert faults["fault"].startswith("none")
+    assert faults["driver"]["guard_page_bytes"] == 2 << 20
+    assert faults["driver"]["fault"].startswith("none")
+    assert "unnoticed" in faults["wrong"][0]
 
 
 def test_the_committed_dry_run_says_what_it_is() -> None:
