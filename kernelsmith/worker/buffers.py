@@ -4,13 +4,14 @@ Every buffer lies at a 64-byte aligned address plus the requested misalignment, 
 zones of at least RED_ZONE_BYTES, in pages of its own between guards. Order and distances of the
 buffers change with the seed, and the mapping changes with each set, so neither an address nor a
 distance says anything to a kernel. Under the two constant poisons there are no zones but the rest
-of a page: under ZEROS every buffer ends at a guard, under ONES it starts at one.
+of a page: under ZEROS every buffer ends at a guard, under ONES it starts at one; and inputs cannot
+be written, so that a kernel that writes one and puts it back is found out.
 """
 
 import contextlib
 import mmap
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -124,6 +125,20 @@ def laid(
         # From its own start, as in a timed replay.
         buffers_poison.fill(held.view(index), poison, index)
     return held
+
+
+def make_readable_only(buffers: BufferSet, indices: Iterable[int]) -> None:
+    """Takes away the right to write the pages of these buffers; a store into one ends the process.
+
+    Raises:
+        InfrastructureError: the system refuses.
+    """
+    for index in indices:
+        span = buffers.spans[index]
+        pages = buffers_guard.Pages(
+            begin=span.zone_start, start=span.start, nbytes=span.nbytes, end=span.zone_end
+        )
+        buffers_guard.protect(buffers.region, pages, mmap.PROT_READ)
 
 
 def zone_bytes(nbytes: int) -> int:

@@ -198,6 +198,8 @@ def _run_one(
             launcher_bind.launch(bound, order="ascending", arenas=bench.arenas)
         _poison_outputs(held, one)
     images = _lay_inputs(bench, held, one, one.inputs)
+    if one.poison in buffers_poison.CONSTANT:
+        buffers.make_readable_only(held, images)
     started = time.perf_counter()
     findings: tuple[Finding, ...] = ()
     if bench.job.observed:

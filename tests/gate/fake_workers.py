@@ -268,7 +268,8 @@ def run_all(job: RunJob, files: dict[str, bytes], role: str) -> FakeReply:
         if role == "seed":
             allowed = {"trace_fails_at"}
             assert set(faults) <= allowed, "a candidate's code in the seed's worker"
-        if faults.get("crashes") and not job.observed:
+        crashes = faults.get("crashes") and run.poison in faults.get("crashes_under", [run.poison])
+        if crashes and not job.observed:
             failure = WorkerFailure(
                 status=faults["crashes"], message="the process died", where=run.key
             )

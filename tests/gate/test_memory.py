@@ -25,6 +25,13 @@ def test_a_result_that_hangs_on_clear_memory_is_rejected(kit: Any, poison: int, 
     assert f", {way} (reads memory that this call did not write)" in verdict.checks[-1].message
 
 
+def test_a_crash_where_inputs_cannot_be_written_is_a_fault_of_memory(kit: Any) -> None:
+    """Plain runs of it end well, so it is not its code that is broken."""
+    verdict = kit.judge(crashes="CRASH", crashes_under=[255])
+    assert (verdict.status, verdict.checks[-1].name) == ("MEMORY", "memory")
+    assert "where inputs cannot be written" in verdict.checks[-1].message
+
+
 @pytest.mark.parametrize(
     ("pieces", "status"),
     [

@@ -101,6 +101,10 @@ PARTS = {
         "  %r = load volatile float, ptr %e\n  store float %r, ptr %s",
     },
     "spoils_input": {"epilogue": "store float 1.0, ptr %x"},
+    "restores_input": {
+        "epilogue": "%kept = load float, ptr %x\n  store volatile float 1.0, ptr %x\n"
+        "  store float %kept, ptr %x",
+    },
     "last_wins": {
         "each": "%pf = sitofp i64 %pid to float\n  store float %pf, ptr %y",
     },

@@ -106,6 +106,13 @@ def test_a_written_input_is_named(bench):
     assert result.canaries == ()
 
 
+@pytest.mark.parametrize("poison", [buffers_poison.ZEROS, buffers_poison.ONES])
+def test_an_input_that_is_written_and_put_back_ends_the_process(bench, poison):
+    (result,) = execute(bench, "restores_input", a_run(bench))
+    assert result.changed_inputs == ()
+    assert died_of(bench, "restores_input", poison=poison) == (-signal.SIGSEGV, "r")
+
+
 def test_an_element_that_is_never_written_differs_under_two_poisons(bench):
     runs = [a_run(bench, key=str(poison), poison=poison) for poison in (1, 2, 3)]
     results = execute(bench, "leaves_tail", *runs)
