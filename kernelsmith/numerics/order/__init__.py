@@ -9,6 +9,8 @@ from kernelsmith.numerics.order.asking import (
     Unexplained,
     Unreachable,
 )
+from kernelsmith.numerics.order.compare import Comparison, compare
+from kernelsmith.numerics.order.draw import draw_svg, draw_text
 from kernelsmith.numerics.order.formats import (
     FORMATS,
     Format,
@@ -16,22 +18,40 @@ from kernelsmith.numerics.order.formats import (
     factors,
     product_format,
 )
+from kernelsmith.numerics.order.nonnegative import (
+    Terms,
+    exponentials,
+    magnitudes,
+    reveal_nonnegative,
+    squares,
+)
 from kernelsmith.numerics.order.reveal import reveal_signed
+from kernelsmith.numerics.order.shapes import describe
 from kernelsmith.numerics.order.tree import Tree
 
 __all__ = [
     "FORMATS",
     "Ask",
     "Budget",
+    "Comparison",
     "Exhausted",
     "Format",
     "Outcome",
     "Reading",
     "Revealed",
+    "Terms",
     "Tree",
     "Unexplained",
     "Unreachable",
+    "compare",
+    "describe",
+    "draw_svg",
+    "draw_text",
+    "exponentials",
     "factors",
+    "magnitudes",
     "product_format",
+    "reveal_nonnegative",
     "reveal_signed",
+    "squares",
 ]

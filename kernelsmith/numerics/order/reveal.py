@@ -56,12 +56,13 @@ def reveal_signed(
     Raises:
         InputError: no units, or an expected tree of another number of units.
     """
-    _check(units, expected)
+    checked_units(units, expected)
     steps = _signed(units, reading, method, expected, draw)
     return drive(steps, ask, budget or Budget())
 
 
-def _check(units: int, expected: Tree | None) -> None:
+def checked_units(units: int, expected: Tree | None) -> None:
+    """Raises InputError if there are no units, or not as many as the expected tree has."""
     if units < 1:
         raise InputError(f"a sum of {units} units", hint="give at least one unit")
     if expected is not None and expected.units != units:
