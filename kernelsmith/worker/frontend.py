@@ -32,6 +32,7 @@ from kernelsmith.worker.progress import Progress
 from kernelsmith.worker.trace_emit import Emit, Emitter, plan_class, variants
 from kernelsmith.worker.trace_launch import Recorder, recording
 from kernelsmith.worker.trace_mode import AllocationAndViews
+from kernelsmith.worker.trace_stride import guarded_strides
 from kernelsmith.worker.trace_tape import FaultError, Tape, add_input, finish
 
 LOADING = "module"
@@ -156,7 +157,7 @@ def _call(
 ) -> Any:
     recorder.mode.tape = tape
     try:
-        with recorder.mode:
+        with recorder.mode, guarded_strides():
             return entry(**arguments)
     except FaultError:
         raise

@@ -13,6 +13,7 @@ from triton.runtime.jit import JITFunction, KernelInterface, create_function_fro
 from kernelsmith.model import Launch, LaunchArg
 from kernelsmith.worker.trace_classes import SCALARS, Specialised, scalar, specialise, text_hash
 from kernelsmith.worker.trace_mode import AllocationAndViews, at_line
+from kernelsmith.worker.trace_stride import strides_in
 from kernelsmith.worker.trace_tape import MAX_LAUNCHES, FaultError, Tape, place
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -65,13 +66,14 @@ class Recorder:
             raise FaultError("TRACE", f"{at_line()}launches what is not a @triton.jit function")
         if len(tape.launches) >= MAX_LAUNCHES:
             raise FaultError("TRACE", f"{at_line()}more than {MAX_LAUNCHES} launches in a call")
+        args, kwargs, strides = strides_in(kernel, args, kwargs)
         try:
             bound, specialisation, extra = self._binder(kernel)(*args, **kwargs)
         except TypeError as error:
             text = f"{at_line()}launch of {kernel.__name__}: {error}"
             raise FaultError("TRACE", text.replace("dynamic_func", kernel.__name__)) from None
         options = _options(extra)
-        extents = grid_of(grid, bound)
+        extents = grid_of(grid, {**bound, **strides})
         if 0 in extents:
             return None
         values = [_constant(value) for value in bound.values()]
