@@ -12,6 +12,7 @@ from kernelsmith.errors import TaskError
 from kernelsmith.gate import plans
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.compare import difference
+from kernelsmith.gate.order.trees import Trees
 from kernelsmith.gate.subject import Ask, Execution, Outcome, Subject, draw_seed
 from kernelsmith.model import Case, Inputs, Status, Task
 
@@ -24,6 +25,7 @@ class Reference:
     """The seed's outputs for the task's cases (kept for the run) and for fresh ones (not kept).
 
     ``seconds`` is how long the seed took in each case: what a candidate may take hangs on it.
+    ``trees`` is what probing the seed has shown of its order.
     """
 
     def __init__(self, bench: Bench, seed: Subject, secret: int) -> None:
@@ -33,6 +35,7 @@ class Reference:
         self.secret = secret
         bench.trusted = seed.classes
         self.seconds: dict[str, float] = {}
+        self.trees = Trees()
         self._outputs: dict[str, tuple[bytes, ...]] = {}
 
     def inputs(

@@ -6,6 +6,8 @@ from kernelsmith.numerics.order.asking import (
     Exhausted,
     Outcome,
     Revealed,
+    Rows,
+    Steps,
     Unexplained,
     Unreachable,
 )
@@ -22,10 +24,11 @@ from kernelsmith.numerics.order.nonnegative import (
     Terms,
     exponentials,
     magnitudes,
+    nonnegative_steps,
     reveal_nonnegative,
     squares,
 )
-from kernelsmith.numerics.order.reveal import reveal_signed
+from kernelsmith.numerics.order.reveal import reveal_signed, signed_steps
 from kernelsmith.numerics.order.shapes import describe
 from kernelsmith.numerics.order.tree import Tree
 
@@ -39,6 +42,8 @@ __all__ = [
     "Outcome",
     "Reading",
     "Revealed",
+    "Rows",
+    "Steps",
     "Terms",
     "Tree",
     "Unexplained",
@@ -50,8 +55,10 @@ __all__ = [
     "exponentials",
     "factors",
     "magnitudes",
+    "nonnegative_steps",
     "product_format",
     "reveal_nonnegative",
     "reveal_signed",
+    "signed_steps",
     "squares",
 ]

@@ -181,8 +181,20 @@ def reveal_nonnegative(
     Raises:
         InputError: no units, or an expected tree of another number of units.
     """
+    steps = nonnegative_steps(units, terms, expected=expected, draw=draw)
+    return drive(steps, ask, budget or Budget())
+
+
+def nonnegative_steps(
+    units: int, terms: Terms, *, expected: Tree | None = None, draw: int = 0
+) -> Steps:
+    """What :func:`reveal_nonnegative` does, round by round, for whoever asks many kernels at once.
+
+    Raises:
+        InputError: no units, or an expected tree of another number of units.
+    """
     checked_units(units, expected)
-    return drive(_nonnegative(units, terms, expected, draw), ask, budget or Budget())
+    return _nonnegative(units, terms, expected, draw)
 
 
 def _nonnegative(units: int, terms: Terms, expected: Tree | None, draw: int) -> Steps:

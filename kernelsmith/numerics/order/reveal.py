@@ -56,9 +56,25 @@ def reveal_signed(
     Raises:
         InputError: no units, or an expected tree of another number of units.
     """
-    checked_units(units, expected)
-    steps = _signed(units, reading, method, expected, draw)
+    steps = signed_steps(units, reading, method=method, expected=expected, draw=draw)
     return drive(steps, ask, budget or Budget())
+
+
+def signed_steps(
+    units: int,
+    reading: Reading,
+    *,
+    method: Method = "refined",
+    expected: Tree | None = None,
+    draw: int = 0,
+) -> Steps:
+    """What :func:`reveal_signed` does, round by round, for whoever asks many kernels at once.
+
+    Raises:
+        InputError: no units, or an expected tree of another number of units.
+    """
+    checked_units(units, expected)
+    return _signed(units, reading, method, expected, draw)
 
 
 def checked_units(units: int, expected: Tree | None) -> None:

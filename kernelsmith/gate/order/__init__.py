@@ -1,0 +1,1 @@
+"""The order in which kernels sum, found by probing through their plans."""

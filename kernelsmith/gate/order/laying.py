@@ -1,0 +1,218 @@
+"""From queries to inputs of a call, and from its outputs to sums.
+
+A launch answers as many queries as the carrier has lanes. Which query lies in which lane, its sign
+and its power of two are drawn from the run's secret, and lanes without a query hold copies of
+others: no lane, sign or magnitude is known to a candidate beforehand.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelsmith import cases as forms
+from kernelsmith.gate import plans
+from kernelsmith.gate.order.places import Place
+from kernelsmith.gate.subject import Ask, Execution, draw_seed
+from kernelsmith.model import SIGNED, ArgSpec, InputSpec, OutputSpec, Task
+from kernelsmith.numerics import bits, order
+from kernelsmith.numerics.order import FORMATS, Format, Reading, Terms
+from kernelsmith.numerics.recipes_float import from_float64, generator, to_float64
+
+Float64s = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+SCALES = 12
+"""A lane's terms are divided by a power of two below 2**SCALES."""
+BESIDE = 40
+"""Where an output is an own value less the mean, the own value is made so many binary places
+smaller and the mean so many larger: what is read is the mean alone."""
+_WIDE = Format(name="", bits=0, top=80, normal=-70, bottom=-70)
+"""Terms that all of this leaves within the range of float32."""
+_NOTHING = {"values": 0.0, "squares": 0.0, "exps": -math.inf, "weighted_exps": -math.inf}
+"""What adds nothing to a sum of each kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Laid:
+    """One launch. ``lane_Q`` is the lane of each query, ``factor_Q`` what its sum is multiplied
+    with, ``column_Q`` the place along ``over`` at which it is read, where outputs have one, and
+    ``own_Q`` the query's number there."""
+
+    ask: Ask
+    lane_Q: Ints
+    factor_Q: Float64s
+    column_Q: Ints
+    own_Q: Float64s
+
+
+def reading(task: Task, place: Place) -> Reading:
+    """How the sums of signed terms at a place are written and read."""
+    dtype = _carrier(task, place).dtype
+    name = place.case.dtype if dtype == "T" else dtype
+    unit = FORMATS[name]
+    if unit.top > _WIDE.top:
+        unit = replace(_WIDE, name=name, bits=unit.bits)
+    stored = plans.output_meta(_output(task, place), place.case).dtype
+    length = np.float32(place.length)
+    after = None if place.reduction.then == "sum" else lambda sums: sums / length
+    return Reading(unit=unit, output=FORMATS[stored], after=after)
+
+
+def terms(task: Task, place: Place) -> Terms:
+    """What the terms of a sum are that are never negative."""
+    dtype = _carrier(task, place).dtype
+    form = FORMATS[place.case.dtype if dtype == "T" else dtype]
+    match place.reduction.terms:
+        case "squares":
+            return order.squares(form)
+        case _:
+            return order.exponentials(form)
+
+
+def lay(task: Task, place: Place, queries_QN: Float64s, secret: int, first: int) -> Iterator[Laid]:
+    """The launches that answer some queries.
+
+    Args:
+        queries_QN: terms, or inputs of terms, one row a query.
+        first: number of the first launch; lanes are drawn from it and the secret.
+    """
+    for begin in range(0, len(queries_QN), place.lanes):
+        number = first + begin // place.lanes
+        yield _launch(task, place, queries_QN[begin : begin + place.lanes], secret, number)
+
+
+def _launch(task: Task, place: Place, part_QN: Float64s, secret: int, number: int) -> Laid:
+    rng = generator(draw_seed(secret, "order", *place.key, number))
+    lanes = rng.permutation(place.lanes)
+    count = len(part_QN)
+    query_L = np.empty(place.lanes, np.int64)
+    query_L[lanes] = np.arange(place.lanes) % count
+    exponent_L = rng.integers(0, SCALES, place.lanes)
+    factor_L = np.where(rng.integers(0, 2, place.lanes), -1.0, 1.0) * np.ldexp(1.0, exponent_L)
+    if place.reduction.terms not in SIGNED or _narrow(task, place):
+        factor_L = np.ones(place.lanes)
+    rows_LU = part_QN[query_L] / factor_L[:, None]
+    nothing = _NOTHING[place.reduction.terms]
+    rows_LN = np.full((place.lanes, place.length), nothing)
+    rows_LN[:, place.columns] = rows_LU[:, : len(place.columns)]
+    column_L = _read_at(place, rows_LN)
+    name = f"{hashlib.blake2b(repr(place.key).encode(), digest_size=8).hexdigest()}-{number}"
+    files = dict(_files(task, place, rows_LN, rows_LU[:, -1], column_L, name))
+    inputs = forms.inputs_for(task, place.case, secret)
+    tensors = tuple(_filed(spec, files, name) for spec in inputs.tensors)
+    ask = Ask(
+        key=f"{place.case.id}, {name}",
+        case=place.case,
+        inputs=replace(inputs, tensors=tensors, seed=0),
+        misalign_bytes=place.misalign_bytes,
+        poison=int(rng.integers(1, 200)),
+        files=tuple(files.items()),
+    )
+    chosen = lanes[:count]
+    return Laid(
+        ask=ask,
+        lane_Q=chosen,
+        factor_Q=factor_L[chosen],
+        column_Q=column_L[chosen],
+        own_Q=rows_LN[chosen, column_L[chosen]] * factor_L[chosen],
+    )
+
+
+def _filed(spec: InputSpec, files: dict[str, bytes], name: str) -> InputSpec:
+    """The tensor with its bytes from a file; what is held at zero needs none."""
+    file = f"{name}-{spec.name}.bin"
+    return replace(spec, recipe="zeros", file=file if file in files else None)
+
+
+def _files(
+    task: Task,
+    place: Place,
+    rows_LN: Float64s,
+    carry_L: Float64s,
+    column_L: Ints,
+    name: str,
+) -> Iterator[tuple[str, bytes]]:
+    """Bytes of every tensor that is not all zero, by file name."""
+    reduction = place.reduction
+    small = math.ldexp(1.0, -BESIDE if reduction.then == "centred" else 0)
+    for index, arg in enumerate(task.call(place.case.call).args):
+        if arg.kind != "tensor" or arg.name in reduction.zeros:
+            continue
+        meta = forms.tensor_meta(arg, place.case, index)
+        if arg.name == place.carrier:
+            values = _along(rows_LN * small, arg, place)
+        elif arg.name == reduction.carry:
+            values = np.broadcast_to(_lane_shaped(carry_L, arg, place), meta.shape)
+        elif arg.name == reduction.index:
+            picked = np.broadcast_to(_lane_shaped(column_L, arg, place), meta.shape)
+            yield f"{name}-{arg.name}.bin", picked.astype(np.dtype(meta.dtype)).tobytes()
+            continue
+        else:
+            values = np.full(meta.shape, 1 / small if arg.name == reduction.beside else 1.0)
+        yield f"{name}-{arg.name}.bin", from_float64(values, meta.dtype).tobytes()
+
+
+def _along(rows_LN: Float64s, arg: ArgSpec, place: Place) -> Float64s:
+    """Rows as the carrier's dimensions lie."""
+    return rows_LN if arg.shape[0] == place.lane_dim else np.ascontiguousarray(rows_LN.T)
+
+
+def _lane_shaped(
+    values_L: npt.NDArray[np.generic], arg: ArgSpec, place: Place
+) -> npt.NDArray[np.generic]:
+    """One value a lane, with an axis of size 1 for every other dimension of ``arg``."""
+    return values_L.reshape([-1 if dim == place.lane_dim else 1 for dim in arg.shape])
+
+
+def _read_at(place: Place, rows_LN: Float64s) -> Ints:
+    """Where along ``over`` a lane is read: beside the smallest value if the mean is read, at the
+    largest input otherwise."""
+    if place.reduction.then == "centred":
+        found = np.abs(rows_LN).argmin(axis=1)
+    elif place.reduction.terms == "squares":
+        found = np.abs(rows_LN).argmax(axis=1)
+    else:
+        found = rows_LN.argmax(axis=1)
+    return np.asarray(found, np.int64)
+
+
+def sums(task: Task, laid: Laid, place: Place, done: Execution) -> tuple[Float64s, bool]:
+    """The sum of each query, and whether all elements that should hold the same sum do."""
+    spec = _output(task, place)
+    meta = plans.output_meta(spec, place.case)
+    outputs = [one.name for one in task.call(place.case.call).outputs]
+    words = bits.words(done.outputs[outputs.index(spec.name)], meta.dtype).reshape(meta.shape)
+    words_QR = np.moveaxis(words, spec.shape.index(place.lane_dim), 0)[laid.lane_Q]
+    if place.reduction.over in spec.shape:
+        axis = 1 + [dim for dim in spec.shape if dim != place.lane_dim].index(place.reduction.over)
+        at = laid.column_Q.reshape([-1, *[1] * (words_QR.ndim - 1)])
+        words_QR = np.take_along_axis(words_QR, at, axis=axis)
+    words_QR = words_QR.reshape(len(laid.lane_Q), -1)
+    even = bool((words_QR == words_QR[:, :1]).all())
+    read = widened(words_QR[:, 0], meta.dtype) * laid.factor_Q
+    if place.reduction.then == "centred":
+        read = -np.ldexp(read, -BESIDE)
+        read[np.abs(read) <= np.ldexp(np.abs(laid.own_Q), -BESIDE)] = 0.0
+    return read, even
+
+
+def widened(words: bits.Words, dtype: str) -> Float64s:
+    """The values of patterns of a floating dtype."""
+    storage = words if dtype == "bfloat16" else words.view(np.dtype(dtype))
+    return to_float64(storage, dtype)
+
+
+def _carrier(task: Task, place: Place) -> ArgSpec:
+    return next(arg for arg in task.call(place.case.call).args if arg.name == place.carrier)
+
+
+def _narrow(task: Task, place: Place) -> bool:
+    return "float16" in (place.case.dtype, _carrier(task, place).dtype)
+
+
+def _output(task: Task, place: Place) -> OutputSpec:
+    outputs = task.call(place.case.call).outputs
+    return next(spec for spec in outputs if spec.name == place.output)

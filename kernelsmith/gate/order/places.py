@@ -1,0 +1,239 @@
+"""Where a reduction is probed: on which declared cases, along which argument.
+
+Probes are calls of the task's own cases, through the plans and objects that parity judged: no
+shape, stride or address tells them apart. Each distinct set of compiled objects that may serve a
+reduction is probed node by node where its sum is longest; every other case gets one launch.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from kernelsmith import cases as forms
+from kernelsmith.gate.bench import Bench
+from kernelsmith.gate.subject import Subject, draw_seed
+from kernelsmith.model import SIGNED, ArgSpec, Case, Launch, Plan, Reduction, Task
+from kernelsmith.numerics.recipes_float import generator
+
+LAUNCHES_MAX = 96
+"""A case whose probes would take more launches than this is probed by one launch only."""
+UNITS_MAX = {True: 1024, False: 128}
+"""Of longer sums so many terms are drawn, signed or not, and the tree among them is found."""
+MISALIGN_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A reduction at one case. ``carrier`` holds the terms, ``lane_dim`` is the other dimension of
+    it, along which independent queries lie. ``columns`` are the places along ``over`` that are
+    probed, ascending; with ``carry`` there is one more unit, the last."""
+
+    reduction: Reduction
+    case: Case
+    carrier: str
+    lane_dim: str
+    columns: tuple[int, ...]
+    carry: bool
+    misalign_bytes: int = 0
+
+    @property
+    def units(self) -> int:
+        """Terms of the sum whose tree is found."""
+        return len(self.columns) + self.carry
+
+    @property
+    def lanes(self) -> int:
+        """Queries of one launch."""
+        return self.case.dim(self.lane_dim)
+
+    @property
+    def length(self) -> int:
+        """Terms of the sum but for the carry."""
+        return self.case.dim(self.reduction.over)
+
+    @property
+    def partly(self) -> bool:
+        """Whether some terms were left out."""
+        return len(self.columns) < self.length
+
+    @property
+    def output(self) -> str:
+        """The output that the sum is read from."""
+        return self.reduction.output
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """Names the place; equal places of seed and candidate have equal trees."""
+        return (self.reduction.name, self.case.id, self.carrier, self.misalign_bytes)
+
+    @property
+    def launches(self) -> int:
+        """About how many launches verify a tree."""
+        return math.ceil(5 * self.units / max(self.lanes, 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What of a candidate is probed. ``whole``: node by node. ``glanced``: one launch.
+    ``same_code``: cases that run the seed's own machine code with the seed's arguments.
+    ``left``: objects that may serve a reduction and are probed by no place of ``whole``, as
+    (reduction, kernel symbol)."""
+
+    whole: tuple[Place, ...]
+    glanced: tuple[Place, ...]
+    same_code: int
+    left: tuple[tuple[str, str], ...]
+
+
+def choose(bench: Bench, seed: Subject, subject: Subject, secret: int) -> Chosen:
+    """Chooses places for every declared reduction.
+
+    Both subjects have plans and objects of the task's cases. Deterministic in them and the secret.
+    """
+    whole: list[Place] = []
+    glanced: list[Place] = []
+    left: set[tuple[str, str]] = set()
+    same_code = 0
+    for reduction in bench.task.reductions or ():
+        groups: dict[tuple[frozenset[str], int], list[Case]] = {}
+        seen: set[str] = set()
+        for case in _cases(bench.task, reduction):
+            mark = _serving_code(bench, subject, case, reduction)
+            if mark == _serving_code(bench, seed, case, reduction):
+                same_code += 1
+            elif mark not in seen:
+                seen.add(mark)
+                for shift in _shifts(bench.task, subject, case, reduction):
+                    key = (served_by(bench.task, subject, case, reduction, shift), shift)
+                    groups.setdefault(key, []).append(case)
+        probed: set[str] = set()
+        served: set[str] = set()
+        for (objects, shift), cases in groups.items():
+            places = [place for case in cases for place in at(bench.task, reduction, case, secret)]
+            best = _best(reduction, places)
+            whole += [replace(place, misalign_bytes=shift) for place in best]
+            known = {place.case.id for place in best}
+            rest = {place.case.id: place for place in places if place.case.id not in known}
+            glanced += [replace(place, misalign_bytes=shift) for place in rest.values()]
+            served |= objects
+            probed |= objects if best else set()
+        left |= {(reduction.name, bench.objects[oid][0].symbol) for oid in served - probed}
+    return Chosen(
+        whole=tuple(whole), glanced=tuple(glanced), same_code=same_code, left=tuple(sorted(left))
+    )
+
+
+def at(task: Task, reduction: Reduction, case: Case, secret: int) -> Iterator[Place]:
+    """The places of one case: one for each argument that can carry the terms there."""
+    tensors = {arg.name: arg for arg in task.call(case.call).args if arg.kind == "tensor"}
+    for name in reduction.carriers:
+        arg = tensors.get(name)
+        if arg is None:
+            continue
+        yield Place(
+            reduction=reduction,
+            case=case,
+            carrier=name,
+            lane_dim=lane_dim(arg, reduction),
+            columns=_columns(reduction, case, secret),
+            carry=reduction.carry in tensors,
+        )
+
+
+def lane_dim(arg: ArgSpec, reduction: Reduction) -> str:
+    """The dimension of a carrier along which independent queries lie."""
+    return next(str(dim) for dim in arg.shape if dim != reduction.over)
+
+
+def serving(task: Task, plan: Plan, case: Case, reduction: Reduction) -> tuple[Launch, ...]:
+    """The launches of a plan that may have a part in a reduction: those that touch the output,
+    and those that touch scratch that such a launch touches."""
+    names = [output.name for output in task.call(case.call).outputs]
+    wanted = {plan.outputs[names.index(reduction.output)].buffer}
+    while True:
+        found = tuple(launch for launch in plan.launches if _own(plan, launch) & wanted)
+        more = set().union(*(_own(plan, launch) for launch in found))
+        if more <= wanted:
+            return found
+        wanted |= more
+
+
+def _own(plan: Plan, launch: Launch) -> set[int]:
+    """Buffers of a launch that are no input."""
+    touched = {arg.buffer for arg in launch.args if arg.kind == "ptr"}
+    return {index for index in touched if not plan.buffers[index].arg}
+
+
+def served_by(
+    task: Task, subject: Subject, case: Case, reduction: Reduction, shift: int
+) -> frozenset[str]:
+    """Ids of the objects that may have a part in a reduction, pointers aligned or shifted."""
+    return frozenset(
+        subject.object_of[launch.plan_class_unaligned if shift else launch.plan_class]
+        for launch in serving(task, subject.plans[case.id], case, reduction)
+    )
+
+
+def _serving_code(bench: Bench, subject: Subject, case: Case, reduction: Reduction) -> str:
+    """What is executed for a reduction: equal texts, equal instructions on equal buffers."""
+    plan = subject.plans[case.id]
+    launches = serving(bench.task, plan, case, reduction)
+    used = dict.fromkeys(a.buffer for one in launches for a in one.args if a.kind == "ptr")
+    name = {buffer: number for number, buffer in enumerate(used)}
+
+    def code(class_id: str) -> str:
+        return bench.objects[subject.object_of[class_id]][0].code_hash
+
+    return repr(
+        [
+            [plan.buffers[buffer] for buffer in used],
+            [
+                (
+                    code(one.plan_class),
+                    code(one.plan_class_unaligned),
+                    one.grid,
+                    [replace(a, buffer=name.get(a.buffer, -1)) for a in one.args],
+                )
+                for one in launches
+            ],
+        ]
+    )
+
+
+def _shifts(task: Task, subject: Subject, case: Case, reduction: Reduction) -> tuple[int, ...]:
+    """Pointers 16-byte aligned, and where that runs other code, not aligned."""
+    both = [served_by(task, subject, case, reduction, shift) for shift in (0, MISALIGN_BYTES)]
+    return (0,) if both[0] == both[1] else (0, MISALIGN_BYTES)
+
+
+def _cases(task: Task, reduction: Reduction) -> Iterator[Case]:
+    """Declared cases that have something to sum, cheapest first."""
+    found = [case for case in task.cases if case.call in reduction.calls]
+    for case in sorted(found, key=lambda case: (forms.cost(task, case), case.id)):
+        if case.dim(task.token_dim) > 0 and case.dim(reduction.over) > 1:
+            yield case
+
+
+def _columns(reduction: Reduction, case: Case, secret: int) -> tuple[int, ...]:
+    """All places along the sum, or as many as are probed, drawn from the run's secret."""
+    length, most = case.dim(reduction.over), UNITS_MAX[reduction.terms in SIGNED]
+    if length <= most:
+        return tuple(range(length))
+    rng = generator(draw_seed(secret, "order columns", reduction.name, length))
+    return tuple(sorted(int(one) for one in rng.choice(length, size=most, replace=False)))
+
+
+def _best(reduction: Reduction, places: list[Place]) -> list[Place]:
+    """For each carrier the place with the longest sum, and of several the one with the fewest
+    launches; only sizes that the task wants verified, and few enough launches."""
+    best: dict[str, Place] = {}
+    for place in places:
+        if place.launches > LAUNCHES_MAX or (
+            reduction.sizes and place.length not in reduction.sizes
+        ):
+            continue
+        rank = (-place.length, place.launches)
+        held = best.get(place.carrier)
+        if held is None or rank < (-held.length, held.launches):
+            best[place.carrier] = place
+    return list(best.values())

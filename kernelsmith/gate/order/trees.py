@@ -1,0 +1,14 @@
+"""What is known of the seed's order in a run."""
+
+from dataclasses import dataclass, field
+
+from kernelsmith.numerics import order
+
+
+@dataclass(slots=True, kw_only=True)
+class Trees:
+    """Not frozen: it grows. ``found``: what probing the seed gave, by place; ``digests``: hashes of
+    the seed's outputs, by what a launch was given."""
+
+    found: dict[tuple[str, str, str, int], order.Outcome] = field(default_factory=dict)
+    digests: dict[bytes, bytes] = field(default_factory=dict)
