@@ -2,6 +2,8 @@
 
 import json
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -128,3 +130,13 @@ def test_version_and_help(kernelsmith: Kernelsmith) -> None:
     assert code == 0
     for command in ("doctor", "tasks", "run", "resume", "stop", "runs", "show", "diff", "gate"):
         assert f"  {command} " in out
+
+
+def test_it_runs_as_a_module_where_its_script_is_not_on_the_path() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kernelsmith", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("kernelsmith ")

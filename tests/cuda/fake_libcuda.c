@@ -3,11 +3,18 @@
  * Compiled against the public header cuda.h, so that a signature that differs from the driver's
  * does not compile. A "cubin" is a struct image below: the address of a native kernel of the CPU
  * device. Work in a stream runs at once; captured work is kept and run when its graph is launched.
- * A native kernel that faults in memory loses the context, as on a GPU. */
+ * A native kernel that faults in memory loses the context, as on a GPU.
+ *
+ * It refuses what the driver's documentation forbids, where a driver may refuse, crash or do
+ * nothing: handles that are not (or no longer) alive, ranges that are not one allocation's, work
+ * that may not be captured, launches beyond a block's limits. And it is stricter than a driver in
+ * one point: a copy to or from the host, or taking memory away, while work is under way that nobody
+ * has waited for is an error (NOT_READY) instead of a race. */
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +25,8 @@
 #define EXPORT __attribute__((visibility("default")))
 #define MAX_PARAMS 64
 #define PAGE ((size_t)2 << 20)
+#define SHARED_PLAIN (48 << 10)
+#define SHARED_OPT_IN (227 << 10)
 
 typedef void (*native_kernel)(const uint8_t *, const int32_t *, const int32_t *, int64_t, int64_t,
                               uint8_t *);
@@ -31,6 +40,7 @@ struct image {
   uint32_t registers;
   uint8_t size[MAX_PARAMS];
   char name[64];
+  int shared_most, any_cluster; /* what was set of the loaded function */
 };
 
 struct launch {
@@ -39,6 +49,15 @@ struct launch {
   uint64_t scratch[2];
   unsigned grid[3], block[3], shared, cluster;
   int attributes[4], attribute_count;
+};
+
+/* Everything that is alive: handles by their address, memory with its size. */
+enum kind { NONE, CONTEXT, STREAM, EVENT, MODULE, GRAPH, EXEC, PLAIN, RESERVED, PAGES, MAPPED };
+struct thing {
+  enum kind kind;
+  uint64_t at;
+  size_t bytes;
+  int open; /* mapped memory that may be touched */
 };
 
 struct node {
@@ -62,6 +81,13 @@ static struct {
   CUresult lost;          /* the context's fault, for good */
   CUresult pending;       /* found by the next synchronising call */
   struct graph *capture;
+  CUstream capturing;
+  int spoilt;  /* a capture in which something happened that may not */
+  int busy;    /* work that nobody has waited for */
+  CUcontext current;
+  struct thing alive[4096];
+  int things;
+  uint64_t pages_made;
   struct { uint64_t to; size_t bytes; void *data; } under_way; /* one copy from pageable memory */
   char fail_in[64];
   CUresult fail_with;
@@ -69,8 +95,7 @@ static struct {
   char calls[1 << 21];
   size_t called;
   struct launch last;
-  long allocations, launches, modules, events, graphs, streams, contexts;
-  size_t allocated;
+  long launches;
 } state = {.devices = 1, .arch = 90};
 
 static sigjmp_buf out_of_kernel;
@@ -91,14 +116,47 @@ EXPORT void fake_fail(const char *function, int code, int after) {
 EXPORT const char *fake_calls(void) { return state.calls; }
 EXPORT void fake_forget_calls(void) { state.called = 0, state.calls[0] = 0; }
 EXPORT const struct launch *fake_last(void) { return &state.last; }
+static struct thing *find(enum kind kind, uint64_t at) {
+  for (int i = 0; i < state.things; i++)
+    if (state.alive[i].kind == kind && state.alive[i].at == at) return &state.alive[i];
+  return NULL;
+}
+static void live(enum kind kind, uint64_t at, size_t bytes) {
+  if (state.things == sizeof state.alive / sizeof *state.alive) abort();
+  state.alive[state.things++] = (struct thing){.kind = kind, .at = at, .bytes = bytes};
+}
+static int die(enum kind kind, uint64_t at) {
+  struct thing *found = find(kind, at);
+  if (found) *found = state.alive[--state.things];
+  return found != NULL;
+}
+/* The thing of a kind that a range lies in, or that lies in the range. */
+static struct thing *around(enum kind kind, uint64_t at, size_t bytes, int within) {
+  for (int i = 0; i < state.things; i++) {
+    struct thing *one = &state.alive[i];
+    uint64_t end = at + bytes, its_end = one->at + one->bytes;
+    if (one->kind != kind) continue;
+    if (within ? one->at <= at && end <= its_end : one->at < end && at < its_end) return one;
+  }
+  return NULL;
+}
+static int touchable(uint64_t at, size_t bytes) {
+  struct thing *mapped = around(MAPPED, at, bytes, 1);
+  return around(PLAIN, at, bytes, 1) || (mapped && mapped->open);
+}
+static long count(enum kind kind) {
+  long found = 0;
+  for (int i = 0; i < state.things; i++) found += state.alive[i].kind == kind;
+  return found;
+}
 EXPORT long fake_count(const char *what) {
-  if (!strcmp(what, "allocations")) return state.allocations;
+  if (!strcmp(what, "allocations")) return count(PLAIN) + count(RESERVED) + count(PAGES);
   if (!strcmp(what, "launches")) return state.launches;
-  if (!strcmp(what, "modules")) return state.modules;
-  if (!strcmp(what, "events")) return state.events;
-  if (!strcmp(what, "graphs")) return state.graphs;
-  if (!strcmp(what, "streams")) return state.streams;
-  if (!strcmp(what, "contexts")) return state.contexts;
+  if (!strcmp(what, "modules")) return count(MODULE);
+  if (!strcmp(what, "events")) return count(EVENT);
+  if (!strcmp(what, "graphs")) return count(GRAPH) + count(EXEC);
+  if (!strcmp(what, "streams")) return count(STREAM);
+  if (!strcmp(what, "contexts")) return count(CONTEXT);
   return -1;
 }
 
@@ -114,7 +172,7 @@ static CUresult enter(const char *function, int needs_context) {
     return state.fail_with;
   }
   if (needs_context && !state.started) return CUDA_ERROR_NOT_INITIALIZED;
-  if (needs_context > 1 && !state.contexts) return CUDA_ERROR_INVALID_CONTEXT;
+  if (needs_context > 1 && !state.current) return CUDA_ERROR_INVALID_CONTEXT;
   if (needs_context && state.lost) return state.lost;
   return CUDA_SUCCESS;
 }
@@ -122,6 +180,21 @@ static CUresult enter(const char *function, int needs_context) {
   do {                                              \
     CUresult entered = enter(__func__, context);    \
     if (entered != CUDA_SUCCESS) return entered;    \
+  } while (0)
+#define NEED(condition, code) \
+  do {                        \
+    if (!(condition)) return code; \
+  } while (0)
+#define NEED_ALIVE(kind, handle) NEED(find(kind, (uint64_t)(handle)), CUDA_ERROR_INVALID_HANDLE)
+#define NEED_DEVICE(device) \
+  NEED((device) >= 0 && (device) < state.devices, CUDA_ERROR_INVALID_DEVICE)
+/* What waits, allocates or uses the default stream may not stand in a capture, and spoils it. */
+#define NOT_IN_A_CAPTURE()                              \
+  do {                                                  \
+    if (state.capture) {                                \
+      state.spoilt = 1;                                 \
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;     \
+    }                                                   \
   } while (0)
 
 /* --------------------------------------------------------------------------- device, context */
@@ -146,35 +219,37 @@ EXPORT CUresult CUDAAPI cuGetErrorString(CUresult code, const char **text) {
 EXPORT CUresult CUDAAPI cuDeviceGetCount(int *count) { ENTER(1); *count = state.devices; return 0; }
 EXPORT CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal) {
   ENTER(1);
-  if (ordinal >= state.devices) return CUDA_ERROR_INVALID_DEVICE;
+  NEED_DEVICE(ordinal);
   *device = ordinal;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuDeviceGetName(char *name, int length, CUdevice device) {
   ENTER(1);
+  NEED_DEVICE(device);
   snprintf(name, length, "Stand-in %d", device);
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
   ENTER(1);
+  NEED_DEVICE(device);
   for (int i = 0; i < 16; i++) uuid->bytes[i] = (char)(i + device);
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
   ENTER(1);
-  (void)device;
+  NEED_DEVICE(device);
   *bytes = (size_t)1 << 30;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice device) {
   ENTER(1);
-  (void)device;
+  NEED_DEVICE(device);
   switch (which) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 132; break;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 1 << 20; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = state.arch / 10; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = state.arch % 10; break;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 227 << 10; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = SHARED_OPT_IN; break;
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: *value = !state.no_guard; break;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
@@ -182,18 +257,22 @@ EXPORT CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute whic
 }
 EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   ENTER(1);
-  (void)device;
-  state.contexts++;
+  NEED_DEVICE(device);
+  live(CONTEXT, (uint64_t)&state, 0);
   *context = (CUcontext)&state;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   ENTER(1);
-  (void)device;
-  state.contexts--;
+  NEED_DEVICE(device);
+  return die(CONTEXT, (uint64_t)&state) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+EXPORT CUresult CUDAAPI cuCtxSetCurrent(CUcontext context) {
+  ENTER(1);
+  NEED(!context || find(CONTEXT, (uint64_t)context), CUDA_ERROR_INVALID_CONTEXT);
+  state.current = context;
   return CUDA_SUCCESS;
 }
-EXPORT CUresult CUDAAPI cuCtxSetCurrent(CUcontext context) { ENTER(1); (void)context; return 0; }
 EXPORT CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value) {
   ENTER(2);
   (void)value;
@@ -215,29 +294,41 @@ static CUresult settle(void) {
   state.pending = CUDA_SUCCESS;
   return state.lost;
 }
-EXPORT CUresult CUDAAPI cuCtxSynchronize(void) { ENTER(2); arrive(); return settle(); }
+EXPORT CUresult CUDAAPI cuCtxSynchronize(void) {
+  ENTER(2);
+  NOT_IN_A_CAPTURE();
+  arrive();
+  state.busy = 0;
+  return settle();
+}
 
 /* ---------------------------------------------------------------------------------- memory */
 
 EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
   ENTER(2);
+  NOT_IN_A_CAPTURE();
   void *found = NULL;
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > (size_t)1 << 30 || posix_memalign(&found, 256, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   memset(found, 0xA5, bytes);
-  state.allocations++;
+  live(PLAIN, (uint64_t)found, bytes);
   *address = (CUdeviceptr)(uintptr_t)found;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
   ENTER(2);
+  NOT_IN_A_CAPTURE();
+  NEED(!state.busy, CUDA_ERROR_NOT_READY);
   arrive();
+  NEED(die(PLAIN, address), CUDA_ERROR_INVALID_VALUE);
   free((void *)(uintptr_t)address);
-  state.allocations--;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) {
   ENTER(2);
+  NOT_IN_A_CAPTURE();
+  NEED(!state.busy, CUDA_ERROR_NOT_READY);
+  NEED(touchable(to, bytes), CUDA_ERROR_INVALID_VALUE);
   arrive();
   state.under_way.to = to;
   state.under_way.bytes = bytes;
@@ -247,6 +338,9 @@ EXPORT CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t
 }
 EXPORT CUresult CUDAAPI cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
   ENTER(2);
+  NOT_IN_A_CAPTURE();
+  NEED(!state.busy, CUDA_ERROR_NOT_READY);
+  NEED(touchable(from, bytes), CUDA_ERROR_INVALID_VALUE);
   arrive();
   if (settle()) return state.lost;
   memcpy(to, (void *)(uintptr_t)from, bytes);
@@ -255,75 +349,97 @@ EXPORT CUresult CUDAAPI cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes
 EXPORT CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
                                              CUstream stream) {
   ENTER(2);
-  (void)stream;
+  NEED_ALIVE(STREAM, stream);
+  NEED(touchable(to, bytes) && touchable(from, bytes), CUDA_ERROR_INVALID_VALUE);
+  state.busy = 1;
   memcpy((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes);
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes,
                                         CUstream stream) {
   ENTER(2);
-  (void)stream;
+  NEED_ALIVE(STREAM, stream);
+  NEED(touchable(to, bytes), CUDA_ERROR_INVALID_VALUE);
+  state.busy = 1;
   memset((void *)(uintptr_t)to, value, bytes);
   return CUDA_SUCCESS;
+}
+static int pages_of_a_device(const CUmemAllocationProp *prop) {
+  return prop->type == CU_MEM_ALLOCATION_TYPE_PINNED && !prop->requestedHandleTypes &&
+         !prop->win32HandleMetaData && !prop->allocFlags.compressionType &&
+         !prop->allocFlags.usage && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+         prop->location.id >= 0 && prop->location.id < state.devices;
 }
 EXPORT CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *prop,
                                                       CUmemAllocationGranularity_flags option) {
   ENTER(2);
-  if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM) return CUDA_ERROR_INVALID_VALUE;
+  NEED(pages_of_a_device(prop), CUDA_ERROR_INVALID_VALUE);
+  NEED(option == CU_MEM_ALLOC_GRANULARITY_MINIMUM, CUDA_ERROR_INVALID_VALUE);
   *bytes = PAGE;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignment,
                                             CUdeviceptr wish, unsigned long long flags) {
   ENTER(2);
-  if (bytes % PAGE || alignment || wish || flags) return CUDA_ERROR_INVALID_VALUE;
+  NOT_IN_A_CAPTURE();
+  NEED(bytes && bytes % PAGE == 0 && !alignment && !wish && !flags, CUDA_ERROR_INVALID_VALUE);
   void *found = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (found == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  state.allocations++;
+  NEED(found != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
+  live(RESERVED, (uint64_t)found, bytes);
   *address = (CUdeviceptr)(uintptr_t)found;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuMemAddressFree(CUdeviceptr address, size_t bytes) {
   ENTER(2);
+  struct thing *found = find(RESERVED, address);
+  NEED(found && found->bytes == bytes && !around(MAPPED, address, bytes, 0),
+       CUDA_ERROR_INVALID_VALUE);
+  die(RESERVED, address);
   munmap((void *)(uintptr_t)address, bytes);
-  state.allocations--;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
                                     const CUmemAllocationProp *prop, unsigned long long flags) {
   ENTER(2);
-  if (bytes % PAGE || flags || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
-      prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || prop->requestedHandleTypes ||
-      prop->win32HandleMetaData)
-    return CUDA_ERROR_INVALID_VALUE;
-  state.allocations++;
-  *handle = bytes;
+  NOT_IN_A_CAPTURE();
+  NEED(bytes && bytes % PAGE == 0 && !flags && pages_of_a_device(prop), CUDA_ERROR_INVALID_VALUE);
+  *handle = ++state.pages_made;
+  live(PAGES, *handle, bytes);
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
   ENTER(2);
-  (void)handle;
-  state.allocations--;
-  return CUDA_SUCCESS;
+  return die(PAGES, handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
                                  CUmemGenericAllocationHandle handle, unsigned long long flags) {
   ENTER(2);
-  (void)address;
-  return handle != bytes || offset || flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  struct thing *pages = find(PAGES, handle);
+  NEED(pages && pages->bytes == bytes && !offset && !flags, CUDA_ERROR_INVALID_VALUE);
+  NEED(around(RESERVED, address, bytes, 1) && !around(MAPPED, address, bytes, 0),
+       CUDA_ERROR_INVALID_VALUE);
+  live(MAPPED, address, bytes);
+  return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
   ENTER(2);
+  NEED(!state.busy, CUDA_ERROR_NOT_READY);
   arrive();
+  struct thing *found = find(MAPPED, address);
+  NEED(found && found->bytes == bytes, CUDA_ERROR_INVALID_VALUE);
+  die(MAPPED, address);
   return mprotect((void *)(uintptr_t)address, bytes, PROT_NONE) ? CUDA_ERROR_INVALID_VALUE : 0;
 }
 EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes,
-                                       const CUmemAccessDesc *desc, size_t count) {
+                                       const CUmemAccessDesc *desc, size_t count_of) {
   ENTER(2);
-  if (count != 1 || desc->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE ||
-      desc->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-    return CUDA_ERROR_INVALID_VALUE;
+  struct thing *found = find(MAPPED, address);
+  NEED(found && found->bytes == bytes && count_of == 1, CUDA_ERROR_INVALID_VALUE);
+  NEED(desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE &&
+           desc->location.type == CU_MEM_LOCATION_TYPE_DEVICE && desc->location.id >= 0 &&
+           desc->location.id < state.devices,
+       CUDA_ERROR_INVALID_VALUE);
+  found->open = 1;
   void *place = (void *)(uintptr_t)address;
   return mprotect(place, bytes, PROT_READ | PROT_WRITE) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
@@ -335,23 +451,26 @@ EXPORT CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *data) {
   struct image *copy = calloc(1, sizeof *copy);
   /* A real cubin is taken for a kernel that does nothing: enough to walk the code around it. */
   if (!memcmp(data, "FAKECUBI", 8))
-    memcpy(copy, data, sizeof *copy);
+    memcpy(copy, data, offsetof(struct image, shared_most));
   else if (memcmp(data, "\177ELF", 4)) {
     free(copy);
     return CUDA_ERROR_INVALID_IMAGE;
   }
-  state.modules++;
+  copy->shared_most = SHARED_PLAIN, copy->any_cluster = 0;
+  live(MODULE, (uint64_t)copy, 0);
   *module = (CUmodule)copy;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuModuleUnload(CUmodule module) {
   ENTER(2);
+  NEED(!state.busy, CUDA_ERROR_NOT_READY);
+  NEED(die(MODULE, (uint64_t)module), CUDA_ERROR_INVALID_HANDLE);
   free(module);
-  state.modules--;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
   ENTER(2);
+  NEED_ALIVE(MODULE, module);
   const struct image *image = (struct image *)module;
   if (image->entry && strcmp(image->name, name)) return CUDA_ERROR_NOT_FOUND;
   *function = (CUfunction)module;
@@ -359,6 +478,7 @@ EXPORT CUresult CUDAAPI cuModuleGetFunction(CUfunction *function, CUmodule modul
 }
 EXPORT CUresult CUDAAPI cuFuncGetAttribute(int *value, CUfunction_attribute which, CUfunction f) {
   ENTER(2);
+  NEED_ALIVE(MODULE, f);
   switch (which) {
     case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = (int)((struct image *)f)->registers; break;
     case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *value = 0; break;
@@ -369,20 +489,26 @@ EXPORT CUresult CUDAAPI cuFuncGetAttribute(int *value, CUfunction_attribute whic
 }
 EXPORT CUresult CUDAAPI cuFuncSetAttribute(CUfunction f, CUfunction_attribute which, int value) {
   ENTER(2);
-  (void)f;
-  if (which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
-    return value <= 227 << 10 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  return which == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED ? 0 : CUDA_ERROR_INVALID_VALUE;
+  NEED_ALIVE(MODULE, f);
+  struct image *image = (struct image *)f;
+  if (which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value <= SHARED_OPT_IN)
+    image->shared_most = value;
+  else if (which == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED)
+    image->any_cluster = value;
+  else
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction f, CUfunc_cache config) {
   ENTER(2);
-  (void)f;
+  NEED_ALIVE(MODULE, f);
   return config == CU_FUNC_CACHE_PREFER_SHARED ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORT CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction f,
                                                                     int threads, size_t shared) {
   ENTER(2);
-  (void)f, (void)shared;
+  NEED_ALIVE(MODULE, f);
+  (void)shared;
   *blocks = 2048 / threads;
   return CUDA_SUCCESS;
 }
@@ -415,6 +541,7 @@ static CUresult run_kernel(const struct launch *one) {
 static void perform(const struct launch *one) {
   state.last = *one;
   state.launches++;
+  state.busy = 1;
   /* On a GPU a fault shows at the next call that waits, not at the launch. */
   if (!state.pending) state.pending = run_kernel(one);
 }
@@ -434,12 +561,19 @@ EXPORT CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunctio
                                          void **extra) {
   ENTER(2);
   struct launch one = {.kernel = (struct image *)f, .cluster = 1};
-  if (extra || !config->hStream) return CUDA_ERROR_INVALID_VALUE;
+  NEED_ALIVE(MODULE, f);
+  NEED_ALIVE(STREAM, config->hStream);
+  NEED(!extra, CUDA_ERROR_INVALID_VALUE);
   one.grid[0] = config->gridDimX, one.grid[1] = config->gridDimY, one.grid[2] = config->gridDimZ;
   one.block[0] = config->blockDimX, one.block[1] = config->blockDimY;
   one.block[2] = config->blockDimZ, one.shared = config->sharedMemBytes;
-  if (!one.grid[0] || !one.grid[1] || !one.grid[2] || !one.block[0] || one.block[0] > 1024)
-    return CUDA_ERROR_INVALID_VALUE;
+  NEED(one.grid[0] && one.grid[0] < 1u << 31, CUDA_ERROR_INVALID_VALUE);
+  NEED(one.grid[1] && one.grid[1] < 1 << 16, CUDA_ERROR_INVALID_VALUE);
+  NEED(one.grid[2] && one.grid[2] < 1 << 16, CUDA_ERROR_INVALID_VALUE);
+  NEED(one.block[0] && one.block[0] <= 1024, CUDA_ERROR_INVALID_VALUE);
+  NEED(one.block[1] == 1 && one.block[2] == 1, CUDA_ERROR_INVALID_VALUE);
+  NEED((int)one.shared <= one.kernel->shared_most, CUDA_ERROR_INVALID_VALUE);
+  NEED(one.block[0] * one.kernel->registers <= 65536, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
   for (unsigned i = 0; i < config->numAttrs; i++) {
     one.attributes[one.attribute_count++] = (int)config->attrs[i].id;
     if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
@@ -452,7 +586,8 @@ EXPORT CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunctio
             CU_CLUSTER_SCHEDULING_POLICY_SPREAD)
       return CUDA_ERROR_INVALID_VALUE;
   }
-  if (!one.cluster || one.grid[0] % one.cluster) return CUDA_ERROR_INVALID_VALUE;
+  NEED(one.cluster && one.grid[0] % one.cluster == 0, CUDA_ERROR_INVALID_VALUE);
+  NEED(one.cluster <= (one.kernel->any_cluster ? 16 : 8), CUDA_ERROR_INVALID_CLUSTER_SIZE);
   for (uint32_t i = 0; i < one.kernel->params; i++) {
     int64_t value = 0;
     memcpy(&value, params[i], one.kernel->size[i] & 0x7F);
@@ -462,11 +597,10 @@ EXPORT CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunctio
     one.slot[i] = (uint64_t)value;
   }
   for (int i = 0; one.kernel->entry && i < 2; i++) memcpy(&one.scratch[i], params[one.kernel->params + i], 8);
-  if (!state.capture) {
+  if (state.capture && config->hStream == state.capturing)
+    captured()->launch = one;
+  else
     perform(&one);
-    return CUDA_SUCCESS;
-  }
-  captured()->launch = one;
   return CUDA_SUCCESS;
 }
 
@@ -474,27 +608,30 @@ EXPORT CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunctio
 
 EXPORT CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned int flags) {
   ENTER(2);
-  if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
-  state.streams++;
+  NEED(flags == CU_STREAM_NON_BLOCKING, CUDA_ERROR_INVALID_VALUE);
   *stream = (CUstream)malloc(1);
+  live(STREAM, (uint64_t)*stream, 0);
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuStreamDestroy_v2(CUstream stream) {
   ENTER(2);
+  NEED(die(STREAM, (uint64_t)stream), CUDA_ERROR_INVALID_HANDLE);
   free(stream);
-  state.streams--;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuStreamSynchronize(CUstream stream) {
   ENTER(2);
-  (void)stream;
+  NEED_ALIVE(STREAM, stream);
+  NOT_IN_A_CAPTURE();
+  state.busy = 0;
   return settle();
 }
 EXPORT CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
   ENTER(2);
-  (void)stream;
-  if (state.capture || mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
-    return CUDA_ERROR_INVALID_VALUE;
+  NEED_ALIVE(STREAM, stream);
+  NEED(!state.capture && mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CUDA_ERROR_INVALID_VALUE);
+  state.capturing = stream;
+  state.spoilt = 0;
   state.capture = calloc(1, sizeof *state.capture);
   return CUDA_SUCCESS;
 }
@@ -502,38 +639,39 @@ EXPORT CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph *graph) {
   struct graph *found = state.capture;
   state.capture = NULL;
   ENTER(2);
-  (void)stream;
-  if (!found) return CUDA_ERROR_ILLEGAL_STATE;
-  state.graphs++;
+  NEED(found && stream == state.capturing, CUDA_ERROR_ILLEGAL_STATE);
+  *graph = NULL;
+  NEED(!state.spoilt, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  live(GRAPH, (uint64_t)found, 0);
   *graph = (CUgraph)found;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *made, CUgraph graph,
                                                     unsigned long long flags) {
   ENTER(2);
-  if (flags) return CUDA_ERROR_INVALID_VALUE;
+  NEED_ALIVE(GRAPH, graph);
+  NEED(!flags, CUDA_ERROR_INVALID_VALUE);
   struct graph *from = (struct graph *)graph, *copy = calloc(1, sizeof *copy);
   copy->count = copy->room = from->count;
   copy->nodes = malloc(from->count * sizeof *copy->nodes);
   memcpy(copy->nodes, from->nodes, from->count * sizeof *copy->nodes);
-  state.graphs++;
+  live(EXEC, (uint64_t)copy, 0);
   *made = (CUgraphExec)copy;
   return CUDA_SUCCESS;
 }
-static void free_graph(struct graph *graph) {
-  free(graph->nodes);
+static CUresult free_graph(enum kind kind, void *graph) {
+  NEED(die(kind, (uint64_t)graph), CUDA_ERROR_INVALID_HANDLE);
+  free(((struct graph *)graph)->nodes);
   free(graph);
-  state.graphs--;
+  return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuGraphDestroy(CUgraph graph) {
   ENTER(2);
-  free_graph((struct graph *)graph);
-  return CUDA_SUCCESS;
+  return free_graph(GRAPH, graph);
 }
 EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec graph) {
   ENTER(2);
-  free_graph((struct graph *)graph);
-  return CUDA_SUCCESS;
+  return free_graph(EXEC, graph);
 }
 static void record(CUevent event) {
   clock_gettime(CLOCK_MONOTONIC, &((struct event *)event)->at);
@@ -541,9 +679,14 @@ static void record(CUevent event) {
 }
 EXPORT CUresult CUDAAPI cuGraphLaunch(CUgraphExec graph, CUstream stream) {
   ENTER(2);
-  (void)stream;
+  NEED_ALIVE(EXEC, graph);
+  NEED_ALIVE(STREAM, stream);
   struct graph *nodes = (struct graph *)graph;
   for (int i = 0; i < nodes->count; i++) {
+    if (nodes->nodes[i].is_event)
+      NEED_ALIVE(EVENT, nodes->nodes[i].event);
+    else
+      NEED_ALIVE(MODULE, nodes->nodes[i].launch.kernel);
     if (nodes->nodes[i].is_event)
       record(nodes->nodes[i].event);
     else
@@ -553,36 +696,40 @@ EXPORT CUresult CUDAAPI cuGraphLaunch(CUgraphExec graph, CUstream stream) {
 }
 EXPORT CUresult CUDAAPI cuEventCreate(CUevent *event, unsigned int flags) {
   ENTER(2);
-  if (flags != CU_EVENT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-  state.events++;
+  NEED(flags == CU_EVENT_DEFAULT, CUDA_ERROR_INVALID_VALUE);
   *event = (CUevent)calloc(1, sizeof(struct event));
+  live(EVENT, (uint64_t)*event, 0);
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuEventDestroy_v2(CUevent event) {
   ENTER(2);
+  NEED(die(EVENT, (uint64_t)event), CUDA_ERROR_INVALID_HANDLE);
   free(event);
-  state.events--;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult CUDAAPI cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags) {
   ENTER(2);
-  (void)stream;
-  if (state.capture) {
-    if (flags != CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  NEED_ALIVE(EVENT, event);
+  NEED_ALIVE(STREAM, stream);
+  if (state.capture && stream == state.capturing) {
+    NEED(flags == CU_EVENT_RECORD_EXTERNAL, CUDA_ERROR_INVALID_VALUE);
     struct node *node = captured();
     node->is_event = 1;
     node->event = event;
     return CUDA_SUCCESS;
   }
-  if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  NEED(flags == CU_EVENT_RECORD_DEFAULT, CUDA_ERROR_INVALID_VALUE);
   record(event);
   return CUDA_SUCCESS;
 }
 #undef cuEventElapsedTime
 EXPORT CUresult CUDAAPI cuEventElapsedTime(float *elapsed_ms, CUevent begin, CUevent end) {
   ENTER(2);
-  if (!((struct event *)begin)->recorded || !((struct event *)end)->recorded)
-    return CUDA_ERROR_INVALID_HANDLE;
+  NEED_ALIVE(EVENT, begin);
+  NEED_ALIVE(EVENT, end);
+  NEED(((struct event *)begin)->recorded && ((struct event *)end)->recorded,
+       CUDA_ERROR_INVALID_HANDLE);
+  NEED(!state.busy, CUDA_ERROR_NOT_READY);
   const struct timespec *a = &((struct event *)begin)->at, *b = &((struct event *)end)->at;
   *elapsed_ms = (float)((double)(b->tv_sec - a->tv_sec) * 1e3 + (double)(b->tv_nsec - a->tv_nsec) / 1e6);
   return CUDA_SUCCESS;
