@@ -134,11 +134,13 @@ def _in_words(tree: Tree, how: Arithmetic) -> str:
 
 def _named(tree: Tree, terms: Float64s, reading: Reading, sums: Float64s) -> str | None:
     """What sums as the kernel does, if it is among the known ways that are no tree of terms."""
-    order = leaves_in_order(tree)
-    for name, total in _others(tree, order):
-        with np.errstate(all="ignore"):
-            if _same(reading.read(total(terms)), sums).all():
-                return name
+    first = leaves_in_order(tree)
+    # A tree does not say which of its first two units came first; to a correction it matters.
+    for order in (first, [*first[1::-1], *first[2:]]):
+        for name, total in _others(tree, order):
+            with np.errstate(all="ignore"):
+                if _same(reading.read(total(terms)), sums).all():
+                    return name
     return None
 
 
@@ -174,7 +176,8 @@ def leaves_in_order(tree: Tree) -> list[int]:
         node = stack.pop()
         if node < tree.units:
             order.append(node)
-        stack.extend(sorted(tree.children(node), key=lambda child: size[child]))
+        # The last one is walked first: the largest, of equals the one with the least unit.
+        stack.extend(sorted(tree.children(node)[::-1], key=lambda child: size[child]))
     return order
 
 

@@ -57,14 +57,18 @@ def draw_svg(tree: Tree, title: str = "") -> str:
     """The tree as one self-contained SVG document, readable on light and dark backgrounds.
 
     Units run down the left side; every sum is a dot to the right of what it adds, the root
-    rightmost. A sum that keeps other than 24 bits, and a fused one, say so.
+    rightmost; a running total goes down a line, with a dot where each item joins it. A sum that
+    keeps other than 24 bits, and a fused one, say so.
     """
     root = _laid_out(tree, _BOXES)
     order = _in_rows(root)
     step, pitch = 46, 22
-    label = 8 + 6.6 * max((len(item.label) for item in order if not item.items), default=1)
+    label = 8 + 6.9 * max((len(item.label) for item in order if not item.items), default=1)
     deepest = max(item.column for item in order)
-    width = int(label + 40 + step * (deepest + 1) + 120)
+    longest = max((len(item.label) for item in order if item.items), default=0)
+    heading = title or "summation tree"
+    words = max(8 * len(heading), 6.7 * len(describe(tree))) + 24
+    width = int(max(label + 40 + step * deepest + 6.7 * longest, words))
     rows = sum(not item.items for item in order)
     height = 64 + pitch * rows
 
@@ -74,7 +78,7 @@ def draw_svg(tree: Tree, title: str = "") -> str:
     def y_of(item: _Item) -> float:
         return 56 + pitch * item.row
 
-    heading = escape(title or "summation tree")
+    heading = escape(heading)
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img" font-family="monospace" font-size="11" '
@@ -93,14 +97,16 @@ def draw_svg(tree: Tree, title: str = "") -> str:
     out.append("</g>")
     for item in order:
         x, y = x_of(item), y_of(item)
-        if item.items:
-            colour = {"chain": "#d9822b", "fused": "#b04bc4"}.get(item.kind, "#3b82c4")
-            out.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>')
-            if item.kind != "sum" or item.label != "+":
-                out.append(f'<text x="{x + 7:.1f}" y="{y - 4:.1f}">{escape(item.label)}</text>')
-        else:
+        if not item.items:
             place = f'x="{x - 6:.1f}" y="{y + 4:.1f}" text-anchor="end"'
             out.append(f"<text {place}>{escape(item.label)}</text>")
+            continue
+        colour = {"chain": "#d9822b", "fused": "#b04bc4"}.get(item.kind, "#3b82c4")
+        # A running total goes down its line: a dot where each of its items joins it.
+        dots = [y_of(child) for child in item.items[1:]] if item.kind == "chain" else [y]
+        out += [f'<circle cx="{x:.1f}" cy="{dot:.1f}" r="4" fill="{colour}"/>' for dot in dots]
+        if item.label != "+":
+            out.append(f'<text x="{x + 8:.1f}" y="{y - 5:.1f}">{escape(item.label)}</text>')
     out.append("</svg>")
     return "\n".join(out) + "\n"
 
@@ -219,7 +225,8 @@ def _in_rows(root: _Item) -> list[_Item]:
             row += 1
             order.append(item)
         elif done:
-            item.row = (item.items[0].row + item.items[-1].row) / 2
+            last = item.items[-1].row
+            item.row = last if item.kind == "chain" else (item.items[0].row + last) / 2
             item.column = 1 + max(child.column for child in item.items)
             order.append(item)
         else:

@@ -94,8 +94,7 @@ def _signed(
     scale = yield from _scale(units, reading)
     if not isinstance(scale, Scale):
         return scale
-    pack = max(1, min(7, int(np.log2(scale.most))))
-    failure = yield from reaches(units, scale.one, pack, reading)
+    failure = yield from _reach(units, scale, reading)
     if failure is not None:
         return failure
     found = yield from _tree(units, scale, method, expected)
@@ -135,12 +134,21 @@ def _scale(units: int, reading: Reading) -> Generator[Rows, Float64s, Scale | Fa
     for scale, total in zip(options, sums[1:].tolist(), strict=True):
         if total == zero:
             return scale
-    return Unexplained(
+    failure = yield from _reach(units, options[-1], reading)
+    return failure or Unexplained(
         reason=f"a number and its negative sum to {sums[-1]:g}, not to {zero:g}",
         inputs=tuple(rows.dense(len(ends) - 1, len(ends))[0].tolist()),
         expected=zero,
         actual=float(sums[-1]),
     )
+
+
+def _reach(
+    units: int, scale: Scale, reading: Reading
+) -> Generator[Rows, Float64s, Unexplained | None]:
+    """Whether all units are in the sum, seven a row or as many as the output can tell apart."""
+    pack = max(1, min(7, int(np.log2(scale.most + 1))))
+    return (yield from reaches(units, scale.one, pack, reading))
 
 
 def _tree(
