@@ -16,6 +16,7 @@ from kernelsmith.cli import (
     library_commands,
     lineage_commands,
     merging,
+    ordering,
     proxying,
     reading,
     rehearsing,
@@ -65,6 +66,7 @@ def build_app() -> typer.Typer:
     app.command("diff")(reading.diff)
     app.command("review")(_aborting(reviewing.review))
     app.command("gate")(_aborting(gating.gate))
+    app.command("order")(_aborting(ordering.order))
     app.command("merge")(_aborting(merging.merge))
     app.command("export")(_aborting(shipping.export))
     app.command("verify")(_aborting(verifying.verify))

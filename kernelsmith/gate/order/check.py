@@ -20,22 +20,19 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
     searched, to say where the two part. What cannot be seen on the seed is named, and not passed.
     """
     chosen = choose(bench, reference.seed, subject, reference.secret)
-    found = glance.compare(bench, reference, subject, chosen.glanced)
-    if found.status is not None:
-        return found
     verified: list[Search] = []
     hidden: dict[Place, order.Outcome] = {}
     for wave in waves(chosen.whole):
         seen = seed_trees(bench, reference, wave)
         dark = {place: one for place, one in seen.items() if not isinstance(one, order.Revealed)}
         hidden |= dark
-        found = glance.compare(bench, reference, subject, list(dark))
-        if found.status is not None:
-            return found
         known = {place: one for place, one in seen.items() if isinstance(one, order.Revealed)}
         found = _hold(bench, reference, subject, known, verified)
         if found.status is not None:
             return found
+    found = glance.compare(bench, reference, subject, [*hidden, *chosen.glanced])
+    if found.status is not None:
+        return found
     return told.passed(chosen, verified, hidden)
 
 

@@ -6,20 +6,20 @@ reduction is probed node by node where its sum is longest; every other case gets
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kernelsmith import cases as forms
 from kernelsmith.gate.bench import Bench
+from kernelsmith.gate.order.serving import served_by, serving_code, shifts
 from kernelsmith.gate.subject import Subject, draw_seed
-from kernelsmith.model import SIGNED, ArgSpec, Case, Launch, Plan, Reduction, Task
+from kernelsmith.model import SIGNED, ArgSpec, Case, Reduction, Task
 from kernelsmith.numerics.recipes_float import generator
 
 LAUNCHES_MAX = 96
 """A case whose probes would take more launches than this is probed by one launch only."""
 UNITS_MAX = {True: 1024, False: 128}
 """Of longer sums so many terms are drawn, signed or not, and the tree among them is found."""
-MISALIGN_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,32 +95,61 @@ def choose(bench: Bench, seed: Subject, subject: Subject, secret: int) -> Chosen
     left: set[tuple[str, str]] = set()
     same_code = 0
     for reduction in bench.task.reductions or ():
-        groups: dict[tuple[frozenset[str], int], list[Case]] = {}
-        seen: set[str] = set()
+        cases: dict[str, Case] = {}
         for case in _cases(bench.task, reduction):
-            mark = _serving_code(bench, subject, case, reduction)
-            if mark == _serving_code(bench, seed, case, reduction):
+            code = serving_code(bench, subject, case, reduction)
+            if code == serving_code(bench, seed, case, reduction):
                 same_code += 1
-            elif mark not in seen:
-                seen.add(mark)
-                for shift in _shifts(bench.task, subject, case, reduction):
-                    key = (served_by(bench.task, subject, case, reduction, shift), shift)
-                    groups.setdefault(key, []).append(case)
-        probed: set[str] = set()
+            else:
+                cases.setdefault(code, case)
         served: set[str] = set()
-        for (objects, shift), cases in groups.items():
-            places = [place for case in cases for place in at(bench.task, reduction, case, secret)]
-            best = _best(reduction, places)
-            whole += [replace(place, misalign_bytes=shift) for place in best]
+        probed: set[str] = set()
+        for group in groups(bench.task, subject, reduction, list(cases.values()), secret):
+            best = _best(reduction, group.places)
+            whole += best
             known = {place.case.id for place in best}
-            rest = {place.case.id: place for place in places if place.case.id not in known}
-            glanced += [replace(place, misalign_bytes=shift) for place in rest.values()]
-            served |= objects
-            probed |= objects if best else set()
+            rest = {one.case.id: one for one in group.places if one.case.id not in known}
+            glanced += rest.values()
+            served |= group.objects
+            probed |= group.objects if best else set()
         left |= {(reduction.name, bench.objects[oid][0].symbol) for oid in served - probed}
     return Chosen(
         whole=tuple(whole), glanced=tuple(glanced), same_code=same_code, left=tuple(sorted(left))
     )
+
+
+def shown(
+    task: Task, subject: Subject, reductions: Sequence[Reduction], secret: int
+) -> list[Place]:
+    """A place for each distinct set of objects that may serve a reduction, where its sum is
+    longest: what people are shown."""
+    found = []
+    for reduction in reductions:
+        for group in groups(task, subject, reduction, list(_cases(task, reduction)), secret):
+            found += sorted(_best(reduction, group.places), key=lambda place: place.launches)[:1]
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Places that the same compiled objects serve."""
+
+    objects: frozenset[str]
+    places: list[Place]
+
+
+def groups(
+    task: Task, subject: Subject, reduction: Reduction, cases: Sequence[Case], secret: int
+) -> list[Group]:
+    """The places of cases by the objects that may have a part in the reduction there."""
+    found: dict[tuple[frozenset[str], int], Group] = {}
+    for case in cases:
+        for shift in shifts(task, subject, case, reduction):
+            objects = served_by(task, subject, case, reduction, shift)
+            group = found.setdefault((objects, shift), Group(objects=objects, places=[]))
+            for place in at(task, reduction, case, secret):
+                group.places.append(replace(place, misalign_bytes=shift))
+    return list(found.values())
 
 
 def at(task: Task, reduction: Reduction, case: Case, secret: int) -> Iterator[Place]:
@@ -143,67 +172,6 @@ def at(task: Task, reduction: Reduction, case: Case, secret: int) -> Iterator[Pl
 def lane_dim(arg: ArgSpec, reduction: Reduction) -> str:
     """The dimension of a carrier along which independent queries lie."""
     return next(str(dim) for dim in arg.shape if dim != reduction.over)
-
-
-def serving(task: Task, plan: Plan, case: Case, reduction: Reduction) -> tuple[Launch, ...]:
-    """The launches of a plan that may have a part in a reduction: those that touch the output,
-    and those that touch scratch that such a launch touches."""
-    names = [output.name for output in task.call(case.call).outputs]
-    wanted = {plan.outputs[names.index(reduction.output)].buffer}
-    while True:
-        found = tuple(launch for launch in plan.launches if _own(plan, launch) & wanted)
-        more = set().union(*(_own(plan, launch) for launch in found))
-        if more <= wanted:
-            return found
-        wanted |= more
-
-
-def _own(plan: Plan, launch: Launch) -> set[int]:
-    """Buffers of a launch that are no input."""
-    touched = {arg.buffer for arg in launch.args if arg.kind == "ptr"}
-    return {index for index in touched if not plan.buffers[index].arg}
-
-
-def served_by(
-    task: Task, subject: Subject, case: Case, reduction: Reduction, shift: int
-) -> frozenset[str]:
-    """Ids of the objects that may have a part in a reduction, pointers aligned or shifted."""
-    return frozenset(
-        subject.object_of[launch.plan_class_unaligned if shift else launch.plan_class]
-        for launch in serving(task, subject.plans[case.id], case, reduction)
-    )
-
-
-def _serving_code(bench: Bench, subject: Subject, case: Case, reduction: Reduction) -> str:
-    """What is executed for a reduction: equal texts, equal instructions on equal buffers."""
-    plan = subject.plans[case.id]
-    launches = serving(bench.task, plan, case, reduction)
-    used = dict.fromkeys(a.buffer for one in launches for a in one.args if a.kind == "ptr")
-    name = {buffer: number for number, buffer in enumerate(used)}
-
-    def code(class_id: str) -> str:
-        return bench.objects[subject.object_of[class_id]][0].code_hash
-
-    return repr(
-        [
-            [plan.buffers[buffer] for buffer in used],
-            [
-                (
-                    code(one.plan_class),
-                    code(one.plan_class_unaligned),
-                    one.grid,
-                    [replace(a, buffer=name.get(a.buffer, -1)) for a in one.args],
-                )
-                for one in launches
-            ],
-        ]
-    )
-
-
-def _shifts(task: Task, subject: Subject, case: Case, reduction: Reduction) -> tuple[int, ...]:
-    """Pointers 16-byte aligned, and where that runs other code, not aligned."""
-    both = [served_by(task, subject, case, reduction, shift) for shift in (0, MISALIGN_BYTES)]
-    return (0,) if both[0] == both[1] else (0, MISALIGN_BYTES)
 
 
 def _cases(task: Task, reduction: Reduction) -> Iterator[Case]:

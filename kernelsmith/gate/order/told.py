@@ -16,19 +16,24 @@ def differing(one: Search, seed: order.Revealed) -> Outcome:
     """ORDER_DIFFERS if what a search found on a candidate is not the seed's tree."""
     place, found = one.place, one.outcome
     assert found is not None
-    if isinstance(found, order.Revealed):
-        compared = order.compare(found, seed)
-        if compared.equal:
-            return Outcome()
-        sentence = compared.sentence
-    else:
-        sentence = f"no summation tree, where the seed has one: {found.sentence}"
+    parted = compared(found, seed)
+    if parted.equal:
+        return Outcome()
     evidence: dict[str, Any] = {**where(place), "seed": about(seed), "candidate": about(found)}
     return Outcome(
         status="ORDER_DIFFERS",
         message=f"{place.reduction.name} in case {place.case.id}, terms in {place.carrier}"
-        f"{partly(place)}: {sentence}",
+        f"{partly(place)}: {parted.sentence}",
         evidence=evidence,
+    )
+
+
+def compared(found: order.Outcome, seed: order.Revealed) -> order.Comparison:
+    """Whether what was found is the seed's tree, and the sentence that says so or where not."""
+    if isinstance(found, order.Revealed):
+        return order.compare(found, seed)
+    return order.Comparison(
+        equal=False, sentence=f"no summation tree, where the seed has one: {found.sentence}"
     )
 
 
