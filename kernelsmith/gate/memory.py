@@ -8,7 +8,6 @@ from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.parity import note_marks
 from kernelsmith.gate.reference import Reference, compare
 from kernelsmith.gate.subject import Ask, Outcome, Subject
-from kernelsmith.model import Plan
 
 WAYS = (
     ("poison 2", 2, False),
@@ -21,11 +20,6 @@ inputs left: an output element that is never written, or a result that hangs on 
 cannot equal the seed under all of them. In the last two, buffers end and start at a page that
 cannot be touched and inputs lie in pages that cannot be written, so a read beyond a buffer crashes,
 and so does a write to an input that is put back afterwards."""
-
-SCRATCH_BY_DATA = 16
-SCRATCH_FREE_BYTES = 64 * 2**20
-"""A plan may have scratch of so many times its inputs and outputs, and so much besides: timing
-holds several sets of buffers for both sides."""
 
 
 def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
@@ -43,10 +37,6 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
         found = _marks(subject)
     if found.status is not None:
         return found
-    for key, plan in subject.plans.items():
-        found = scratch(key, plan)
-        if found.status is not None:
-            return found
     cases = sorted(bench.task.cases, key=lambda case: (forms.cost(bench.task, case), case.id))
     runs = [(case, how, poison, stale) for case in cases for how, poison, stale in WAYS]
     asks = [
@@ -96,26 +86,6 @@ def _crashed(found: Outcome) -> Outcome:
         status="MEMORY",
         message=f"{found.message} where inputs cannot be written nor anything beyond a buffer be "
         "touched: it writes an input, or reads or writes beyond a buffer",
-    )
-
-
-def scratch(key: str, plan: Plan) -> Outcome:
-    """Refuses a plan whose scratch is out of proportion to what it reads and returns."""
-    outputs = {ref.buffer for ref in plan.outputs}
-    spare = data = 0
-    for index, buffer in enumerate(plan.buffers):
-        if buffer.arg or index in outputs:
-            data += buffer.nbytes
-        else:
-            spare += buffer.nbytes
-    most = SCRATCH_BY_DATA * data + SCRATCH_FREE_BYTES
-    if spare <= most:
-        return Outcome()
-    return Outcome(
-        status="MEMORY",
-        message=f"case {key}: {spare} bytes of scratch, at most {most} are allowed "
-        f"({SCRATCH_BY_DATA} times inputs and outputs, and {SCRATCH_FREE_BYTES})",
-        evidence={"case": key, "scratch_bytes": spare, "allowed_bytes": most},
     )
 
 

@@ -20,6 +20,10 @@ from kernelsmith.model import (
 )
 
 SCRATCH_MAX_BYTES = 1 << 30
+SCRATCH_BY_DATA = 16
+SCRATCH_FREE_BYTES = 64 * 2**20
+"""A plan may have scratch of so many times its inputs and outputs, and so much besides: timing
+holds several sets of buffers for both sides."""
 LAUNCHES_MAX = 256
 PROGRAMS_MAX = 1 << 31
 
@@ -61,7 +65,8 @@ def check(task: Task, case: Case, result: TraceResult, known: Collection[str]) -
     """Compares what was traced for a case with what its call form declares.
 
     Rejects with SIGNATURE where the outputs are others than the seed's (count, shape, dtype,
-    contiguity, one aliasing another or an input), with TRACE where the plan itself is not sound.
+    contiguity, one aliasing another or an input), with TRACE where the plan itself is not sound,
+    with MEMORY where its scratch is out of proportion: before a run would have to fill it.
     ``known`` are the plan classes whose text the gate has from an earlier trace.
     """
     plan = result.plans.get(case.id)
@@ -85,7 +90,27 @@ def check(task: Task, case: Case, result: TraceResult, known: Collection[str]) -
     fault = _plan_fault(plan, tensors, {*result.classes, *known})
     if fault:
         return Outcome(status="TRACE", message=f"{where} {fault}")
-    return Outcome()
+    return scratch(case.id, plan)
+
+
+def scratch(key: str, plan: Plan) -> Outcome:
+    """Refuses a plan whose scratch is out of proportion to what it reads and returns."""
+    outputs = {ref.buffer for ref in plan.outputs}
+    spare = data = 0
+    for index, buffer in enumerate(plan.buffers):
+        if buffer.arg or index in outputs:
+            data += buffer.nbytes
+        else:
+            spare += buffer.nbytes
+    most = SCRATCH_BY_DATA * data + SCRATCH_FREE_BYTES
+    if spare <= most:
+        return Outcome()
+    return Outcome(
+        status="MEMORY",
+        message=f"case {key}: {spare} bytes of scratch, at most {most} are allowed "
+        f"({SCRATCH_BY_DATA} times inputs and outputs, and {SCRATCH_FREE_BYTES})",
+        evidence={"case": key, "scratch_bytes": spare, "allowed_bytes": most},
+    )
 
 
 def _output_fault(plan: Plan, spec: OutputSpec, ref: OutputRef, case: Case) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kernelsmith.gate import memory
+from kernelsmith.gate import plans
 from kernelsmith.model import Buffer, OutputRef, Plan, TensorMeta
 
 META = TensorMeta(shape=(240,), strides=(1,), dtype="float32")
@@ -45,7 +45,7 @@ def test_scratch_is_bounded_by_what_the_case_reads_and_returns(
     pieces: tuple[int, ...], status: str | None
 ) -> None:
     scratch = tuple(Buffer(nbytes=nbytes) for nbytes in pieces)
-    found = memory.scratch("case", replace(PLAN, buffers=(*PLAN.buffers, *scratch)))
+    found = plans.scratch("case", replace(PLAN, buffers=(*PLAN.buffers, *scratch)))
     assert found.status == status
     if status:
         assert f"{sum(pieces)} bytes of scratch, at most {MOST_BYTES}" in found.message
