@@ -8,15 +8,14 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 TASKS ?= rms_norm linear swiglu logprob
 TIME_LIMIT ?= 10m
 WORKERS ?= 2
-# How long the null sessions may take, and how many of each task are wanted.
-NULL_MINUTES ?= 25
-NULL_SESSIONS ?= 300
+# How long to time identical kernels; 0: only compute from the sessions on record.
+STAT_MINUTES ?= 40
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.kernelsmith-setup
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup run rehearse test test-slow lint proof-mutants proof-null proof-triton proof-conformance proof-math proof-kills proof-cuda check-gpu gpu-bundle bench-agent bench figures clean
+.PHONY: setup run rehearse test test-slow lint proof-mutants proof-statistics proof-triton proof-conformance proof-math proof-kills proof-cuda check-gpu gpu-bundle bench-agent bench figures clean
 
 setup: $(STAMP)
 
@@ -60,9 +59,15 @@ lint: setup
 # The long proofs. Each writes JSON under benchmarks/results/.
 proof-mutants: setup
 	$(BIN)/python benchmarks/mutants.py
-# Identical kernels of four tasks: NULL_SESSIONS of each, or as many as NULL_MINUTES allow.
-proof-null: setup
-	$(BIN)/python benchmarks/null_sessions.py --minutes $(NULL_MINUTES) --sessions $(NULL_SESSIONS)
+# Every file of tests/adversarial with policy and without, in bubblewrap (about 20 minutes).
+proof-cheats: setup
+	$(BIN)/python benchmarks/cheats.py
+# Identical kernels of four tasks under the latency rule, then docs/statistics.md. Goes on from
+# where it was stopped; wants a machine with nothing else to do.
+proof-statistics: setup
+	$(BIN)/python benchmarks/null_sessions.py --minutes $(STAT_MINUTES)
+	$(BIN)/python benchmarks/null_report.py
+	$(BIN)/python benchmarks/figures.py
 # TRITON_PYTHONS: interpreters that have another Triton version beside torch and kernelsmith.
 proof-triton: setup
 	$(BIN)/python benchmarks/triton_versions.py $(TRITON_PYTHONS)
@@ -107,7 +112,7 @@ bench: setup
 # Every figure that wants a quiet machine, about an hour; goes on where it was interrupted.
 # FIGURES: further options, such as --plan, --only cpu_device, --again.
 figures: setup
-	$(BIN)/python benchmarks/quiet_set.py --null-minutes $(NULL_MINUTES) --time-limit $(TIME_LIMIT) $(FIGURES)
+	$(BIN)/python benchmarks/quiet_set.py --null-minutes $(STAT_MINUTES) --time-limit $(TIME_LIMIT) $(FIGURES)
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache

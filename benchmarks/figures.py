@@ -1,8 +1,8 @@
 """Writes the tables of the documents from the committed JSON: ``python benchmarks/figures.py``.
 
 A block between two markers is generated, in whichever page has them: ``figures``, one line a
-figure (the README), and ``speed``, the CPU device's goals and ratios. A test compares each block
-with what this makes of the results.
+figure (the README), ``speed``, the CPU device's goals and ratios, ``null-...``, the statistics of a
+gain. A test compares each block with what this makes of the results.
 """
 
 import json
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import device_tables
+import null_tables
 import speed_goals
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -126,25 +127,23 @@ def _verdicts(document: Any) -> list[tuple[str, str]]:
     return [*found, ("peak memory, host and workers", f"{peak:.2f} GiB")]
 
 
-def _null(document: Any) -> list[tuple[str, str]]:
-    end, drawn = document["end_to_end"], document["resampled"]
-    names = ", ".join(f"`{name}`" for name in sorted(document["session_sd_percent"]))
+def _statistics(document: Any) -> list[tuple[str, str]]:
+    condition, drawn = next(iter(document["resampled"].items()))
+    rate = null_tables.rate
     return [
         (
-            f"identical kernels, distinct binaries ({names}): accepted, of real trials; of "
-            "resampled trials",
-            f"{_accepted(end)}; {_accepted(drawn['null'])}",
+            "identical kernels, distinct binaries, all conditions: accepted, of real trials",
+            rate(document["real"]["null"]),
         ),
         (
-            "power at a true gain of 2 %, of 5 % (resampled)",
-            f"{_accepted(drawn['gain 2 %'])}, {_accepted(drawn['gain 5 %'])}",
+            f"the same, resampled from {condition} sessions; moved to the edge of the null",
+            f"{rate(drawn['null']['1'])}; {rate(drawn['edge']['1'])}",
+        ),
+        (
+            f"power at a true gain of 2 %, of 5 % (resampled, {condition})",
+            f"{rate(drawn['power']['2']['1'])}; {rate(drawn['power']['5']['1'])}",
         ),
     ]
-
-
-def _accepted(counts: Any) -> str:
-    low, high = counts["clopper_pearson_95"]
-    return f"{counts['accepted']} of {counts['trials']} (95 %: {100 * low:.1f}–{100 * high:.1f} %)"
 
 
 def _mutants(document: Any) -> list[tuple[str, str]]:
@@ -224,7 +223,7 @@ FIGURES: dict[str, Callable[[Any], list[tuple[str, str]]]] = {
     "winner_beside_torch": _winner,
     "cpu_device": _device,
     "verdict_cost": _verdicts,
-    "null_sessions": _null,
+    "statistics": _statistics,
     "mutants": _mutants,
     "triton_versions": _versions,
     "lineage_scale": _lineage,
@@ -238,6 +237,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "ops": device_tables.ops,
     "ulp": device_tables.ulp,
     "conformance": device_tables.conformance,
+    **null_tables.BLOCKS,
 }
 
 if __name__ == "__main__":

@@ -1,170 +1,308 @@
-"""What the null sessions show: spread by case, false accepts, power."""
+"""What the null sessions show of the latency rule: ``benchmarks/results/statistics.json``.
 
+    python benchmarks/null_report.py [--sessions FILE] [--result FILE]
+
+Reads the committed sessions (``null_sessions.json``) and times nothing: anyone can run it, and gets
+the same document from the same sessions. Three kinds of figures, kept apart: *real* trials, decided
+while their sessions were timed; *resampled* ones, whose sessions are drawn from the real ones;
+*exact* ones, which are the rule's own arithmetic and need no session.
+"""
+
+import argparse
+import json
 import math
-import random
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from kernelsmith.gate.latency_rule import LatencyRule, latency_rule
+import null_night
+import null_spread
+import null_store
+import numpy as np
+from null_exact import GIVE_UP_LEAD, RETIMING_SESSIONS, accept_chance, shared_offset, walk
+from null_resample import OVERALL, Gains, Trial, above, centred, decide, drawn
+
+from kernelsmith.gate.latency_rule import latency_rule
 from kernelsmith.numerics import statistics
 
-Session = dict[str, Any]
-Trial = dict[str, Any]
+RESULT = null_store.ROOT / "benchmarks" / "results" / "statistics.json"
+CONDITIONS = ("quiet", "shared", "load", "drift")
+RESAMPLED = 4000
+KS = (1, 10, 100, 1000)
+GAINS_PERCENT = (1.5, 2.0, 5.0)
+# Of a session in the computed tables, which take it as normal: about what a shared machine shows.
+SD_PERCENT = 0.5
+CHANCES = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+RATIOS = (0.0, 0.1, 0.25, 0.5, 1.0)
 
-RESAMPLED_NULL = 1200
-RESAMPLED_POWER = 400
-SESSIONS_MAX = 60
-GIVE_UP_LEAD = 8
 
-
-def report(
-    trials: Sequence[Trial],
-    rule: dict[str, float],
-    *,
-    resampled_null: int = RESAMPLED_NULL,
-    resampled_power: int = RESAMPLED_POWER,
-) -> dict[str, Any]:
-    """The document of ``null_sessions.json``.
+def report(sessions: dict[str, Any], *, resampled: int = RESAMPLED) -> dict[str, Any]:
+    """What the sessions show: all of the document but :func:`exact` and the nights.
 
     Args:
-        trials: real trials, each with its sessions.
-        rule: ``min_gain``, ``max_regress`` and ``alpha`` they were decided by.
-        resampled_null, resampled_power: trials to draw from the null sessions.
+        sessions: as ``null_sessions.json``.
+        resampled: trials to draw, for each condition and each question.
     """
-    null = [trial for trial in trials if trial["planted_percent"] == 0]
-    by_task: dict[str, list[Session]] = {}
-    for trial in null:
-        by_task.setdefault(trial["task"], []).extend(trial["sessions"])
-    count = sum(map(len, by_task.values()))
+    trials, rule = sessions["trials"], sessions["rule"]
     return {
-        "schema": "kernelsmith.null_sessions/1",
-        "rule": {**rule, "sessions_max": SESSIONS_MAX, "give_up_lead": GIVE_UP_LEAD},
-        "null_sessions": count,
-        "session_seconds": _quantiles(s["seconds"] for t in trials for s in t["sessions"]),
-        "session_seconds_with_host": _quantiles(
-            t["seconds"] / len(t["sessions"]) for t in trials if t["sessions"]
-        ),
-        "processor_share": _quantiles(
-            s["processor_share"]
-            for trial in null
-            for s in trial["sessions"]
-            if s["processor_share"] is not None
-        ),
-        "session_sd_percent": {task: spread(sessions) for task, sessions in by_task.items()},
-        "end_to_end": _accepts(
-            [bool(trial["accepted"]) for trial in null],
-            [len(trial["sessions"]) for trial in null],
-        ),
-        "end_to_end_by_task": {
-            task: _accepts(
-                [bool(t["accepted"]) for t in null if t["task"] == task],
-                [len(t["sessions"]) for t in null if t["task"] == task],
-            )
-            for task in by_task
-        },
-        "end_to_end_planted": _planted(trials),
+        "schema": "kernelsmith.statistics/1",
+        "from": _origin(sessions),
+        "rule": rule,
+        "spread": null_spread.spread(trials),
+        "real": real(trials, rule),
         "resampled": {
-            "what": "trials whose sessions are drawn with replacement from the real null sessions "
-            "of their task, tasks by turns; power: the true log gain is added to every score. It "
-            "shows no more than the sessions that it draws from",
-            **{
-                name: _resampled(by_task, rule, percent, number)
-                for name, percent, number in (
-                    ("null", 0.0, resampled_null),
-                    ("gain 2 %", 2.0, resampled_power),
-                    ("gain 5 %", 5.0, resampled_power),
-                    ("gain exactly min_gain", 100 * rule["min_gain"], resampled_power),
-                )
-            },
+            condition: _resampled(chosen, rule, resampled)
+            for condition, chosen in _null_by_condition(trials)
         },
     }
 
 
-def spread(sessions: Sequence[Session]) -> dict[str, Any]:
-    """Standard deviation, a robust one (1.4826 median absolute deviation) and the median of
-    session scores, in percent, overall and by case."""
-    cases = sorted(sessions[0]["cases"])
-    columns = {
-        "overall warm": [s["warm"] for s in sessions],
-        "overall cold": [s["cold"] for s in sessions],
-        **{case: [s["cases"][case] for s in sessions] for case in cases},
-    }
-    return {name: _spread(values) for name, values in columns.items()}
-
-
-def _spread(values: Sequence[float]) -> dict[str, float]:
-    mean = sum(values) / len(values)
-    middle = statistics.median(values)
-    sd = math.sqrt(sum((v - mean) ** 2 for v in values) / max(1, len(values) - 1))
-    robust = 1.4826 * statistics.median([abs(v - middle) for v in values])
-    found = {"sd": sd, "robust_sd": robust, "median": middle, "largest": max(map(abs, values))}
-    return {name: round(100 * value, 3) for name, value in found.items()}
-
-
-def _accepts(accepted: Sequence[bool], lengths: Sequence[int]) -> dict[str, Any]:
-    if not accepted:
-        return {"trials": 0}
-    low, high = statistics.clopper_pearson(sum(accepted), len(accepted))
+def _origin(sessions: dict[str, Any]) -> dict[str, Any]:
+    times = sorted(trial["at"] for trial in sessions["trials"])
+    kept = ("machine", "device", "sandbox", "variants", "timing_code", "broken_off", "counts")
+    null = [trial for trial in sessions["trials"] if not trial["planted_percent"]]
     return {
-        "trials": len(accepted),
-        "accepted": sum(accepted),
-        "rate": sum(accepted) / len(accepted),
-        "clopper_pearson_95": [low, high],
-        "sessions_median": statistics.median(lengths),
-        "sessions_total": sum(lengths),
+        **{name: sessions[name] for name in kept},
+        "first_at": times[0],
+        "last_at": times[-1],
+        "null_trials": len(null),
+        "null_sessions": sum(len(trial["sessions"]) for trial in null),
+        "null_sessions_by_task": Counter(
+            {
+                task: sum(len(t["sessions"]) for t in null if t["task"] == task)
+                for task in sorted({t["task"] for t in null})
+            }
+        ),
     }
 
 
-def _planted(trials: Sequence[Trial]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for percent in sorted({t["planted_percent"] for t in trials} - {0}):
-        chosen = [t for t in trials if t["planted_percent"] == percent]
-        gains = [s["warm"] for t in chosen for s in t["sessions"]]
-        found[f"about {percent:g} % of the programs run twice"] = {
-            **_accepts([bool(t["accepted"]) for t in chosen], [len(t["sessions"]) for t in chosen]),
-            "programs_repeated": chosen[0]["planted"],
-            "gain_median": math.exp(statistics.median(gains)) if gains else None,
-        }
-    return found
+def _null_by_condition(trials: Sequence[Trial]) -> Iterator[tuple[str, list[Trial]]]:
+    for condition in CONDITIONS:
+        chosen = [
+            trial
+            for trial in trials
+            if trial["condition"] == condition and not trial["planted_percent"]
+        ]
+        if chosen:
+            yield condition, chosen
 
 
-def _resampled(
-    by_task: dict[str, list[Session]], rule: dict[str, float], percent: float, number: int
-) -> dict[str, Any]:
-    rng = random.Random(f"resampled {percent}")
-    shift = math.log1p(percent / 100)
-    tasks = sorted(by_task)
-    accepted, lengths = [], []
-    for trial in range(number):
-        sessions = by_task[tasks[trial % len(tasks)]]
-        won, length = _play(sessions, rule, shift, rng)
-        accepted.append(won)
-        lengths.append(length)
-    return {"shift_percent": percent, **_accepts(accepted, lengths)}
+# ------------------------------------------------------------------------------------ real trials
 
 
-def _play(
-    sessions: Sequence[Session], rule: dict[str, float], shift: float, rng: random.Random
-) -> tuple[bool, int]:
-    """One trial under the rule with its early stop: (accepted, sessions used)."""
-    played: LatencyRule = latency_rule(list(sessions[0]["cases"]), **rule)
-    length = 0
-    while length < SESSIONS_MAX:
-        length += 1
-        one = rng.choice(sessions)
-        cases = {case: score + shift for case, score in one["cases"].items()}
-        played.see(one["warm"] + shift, one["cold"] + shift, cases)
-        if not played.open or played.lost(GIVE_UP_LEAD):
+def real(trials: Sequence[Trial], rule: dict[str, float]) -> dict[str, Any]:
+    """Trials as they were decided; ``undone``: those that the rule, played again on their recorded
+    sessions, decides otherwise (none)."""
+    confirms = [trial for trial in trials if trial["form"] == "confirm"]
+    null = [trial for trial in confirms if not trial["planted_percent"]]
+    retimed = [trial for trial in trials if trial["form"] == "retime"]
+    planted = sorted({t["planted_percent"] for t in confirms} - {0.0})
+    return {
+        "undone": sum(replayed(trial, rule) != trial["status"] for trial in trials),
+        "null": _counted(null, rule),
+        "null_by_condition": {
+            condition: _counted([t for t in null if t["condition"] == condition], rule)
+            for condition, _ in _null_by_condition(null)
+        },
+        "null_by_task": {
+            task: _counted([t for t in null if t["task"] == task], rule)
+            for task in sorted({t["task"] for t in null})
+        },
+        "null_retimed": _counted(retimed, rule),
+        "planted": [
+            {"percent": percent, "condition": condition, **_counted(chosen, rule)}
+            for percent in planted
+            for condition in CONDITIONS
+            if (
+                chosen := [
+                    t
+                    for t in confirms
+                    if t["planted_percent"] == percent and t["condition"] == condition
+                ]
+            )
+        ],
+    }
+
+
+def replayed(trial: Trial, rule: dict[str, float]) -> str:
+    """The status that the gate's own rule gives to a trial's recorded sessions."""
+    played = latency_rule(
+        trial["cases"],
+        min_gain=rule["min_gain"],
+        max_regress=rule["max_regress"],
+        alpha=rule["alpha"],
+    )
+    for number, session in enumerate(trial["sessions"], 1):
+        warm, cold, *rest = session
+        played.see(warm, cold, dict(zip(trial["cases"], rest, strict=False)))
+        goes_on = trial["form"] == "retime" and number < RETIMING_SESSIONS
+        if not goes_on and (not played.open or played.lost(GIVE_UP_LEAD)):
             break
-    return not played.open, length
+    if not played.open:
+        return "ACCEPTED"
+    overall = {process.name for process in played.overall}
+    return "NOT_FASTER" if overall & {p.name for p in played.open} else "REGRESSES"
 
 
-def _quantiles(values: Iterable[float]) -> dict[str, float]:
-    ordered = sorted(values)
-    if not ordered:
-        return {}
-    last = len(ordered) - 1
+def _counted(trials: Sequence[Trial], rule: dict[str, float]) -> dict[str, Any]:
+    if not trials:
+        return {"trials": 0}
+    lengths = sorted(len(trial["sessions"]) for trial in trials)
+    gains = [session[0] for trial in trials for session in trial["sessions"]]
+    accepted = [trial for trial in trials if trial["status"] == "ACCEPTED"]
+    won = sorted(len(trial["sessions"]) for trial in accepted)
     return {
-        name: round(ordered[round(last * share)], 4)
-        for name, share in (("min", 0.0), ("median", 0.5), ("p95", 0.95), ("max", 1.0))
+        **_rate(len(accepted), len(trials)),
+        "statuses": Counter(trial["status"] for trial in trials),
+        "warm_alone": sum(_won(trial, 0, rule) for trial in trials),
+        "cold_alone": sum(_won(trial, 1, rule) for trial in trials),
+        "sessions_total": sum(lengths),
+        "sessions_median": statistics.median(lengths),
+        "sessions_to_accept": _quantiles(won),
+        "gain_percent_median": 100 * math.expm1(statistics.median(gains)),
+        "seconds_a_session": round(sum(t["seconds"] for t in trials) / sum(lengths), 2),
     }
+
+
+def _won(trial: Trial, column: int, rule: dict[str, float]) -> bool:
+    gains = np.array([session[column] for session in trial["sessions"]])
+    won = (gains > math.log1p(rule["min_gain"]))[None, :, None]
+    return bool(decide(won, rule["alpha"]).accepted[0])
+
+
+def _rate(events: int, trials: int) -> dict[str, Any]:
+    low, high = statistics.clopper_pearson(events, trials)
+    return {"trials": trials, "accepted": events, "clopper_pearson_95": [low, high]}
+
+
+def _quantiles(ordered: Sequence[float]) -> dict[str, float]:
+    if not len(ordered):
+        return {}
+    return {
+        "median": statistics.median(list(ordered)),
+        "p90": float(ordered[math.ceil(0.9 * len(ordered)) - 1]),
+    }
+
+
+# ------------------------------------------------------------------------------- resampled trials
+
+
+def _resampled(trials: list[Trial], rule: dict[str, float], number: int) -> dict[str, Any]:
+    """All questions that resampled trials of one condition answer. Each has draws of its own."""
+    still = centred(trials)
+    edge = math.log1p(rule["min_gain"])
+    slower = -math.log1p(rule["max_regress"])
+
+    def drawn_of(pool: list[Trial], seed: int) -> Gains:
+        return drawn(pool, number, np.random.default_rng(seed))
+
+    null = above(drawn_of(trials, 1), rule)
+    at_edge = above(drawn_of(still, 2) + edge, rule)
+    overall_alone = drawn_of(still, 3)
+    overall_alone[..., :OVERALL] += math.log1p(0.05)
+    one_slower = overall_alone.copy()
+    one_slower[..., OVERALL] += slower
+    cleared = decide(above(one_slower, rule), rule["alpha"])
+    unchanged = decide(above(overall_alone, rule), rule["alpha"])
+    return {
+        "from_trials": len(trials),
+        "from_sessions": sum(len(trial["sessions"]) for trial in trials),
+        "null": {str(k): _drawn_rate(null, k) for k in KS},
+        "edge": {str(k): _drawn_rate(at_edge, k) for k in KS},
+        "edge_by_clock": {
+            name: _drawn_rate(at_edge[..., [column]], 1)
+            for column, name in ((0, "warm"), (1, "cold"))
+        },
+        "power": {
+            f"{gain:g}": {
+                str(k): _drawn_rate(above(drawn_of(still, 4) + math.log1p(gain / 100), rule), k)
+                for k in (1, 10)
+            }
+            for gain in GAINS_PERCENT
+        },
+        "equal_cases_beside_a_gain": {
+            **_rate(int(unchanged.accepted.sum()), number),
+            "regresses": int(unchanged.regresses.sum()),
+        },
+        "case_slower_by_max_regress": {
+            **_rate(int(cleared.accepted.sum()), number),
+            "regresses": int(cleared.regresses.sum()),
+        },
+    }
+
+
+def _drawn_rate(won: Any, k: int) -> dict[str, Any]:
+    found = decide(won, statistics.alpha_k(k))
+    lengths = np.sort(found.sessions[found.accepted])
+    return {
+        **_rate(int(found.accepted.sum()), len(found.accepted)),
+        "sessions_to_accept": _quantiles(lengths.tolist()),
+        "sessions_mean": round(float(found.sessions.mean()), 2),
+    }
+
+
+# ------------------------------------------------------------------------------------------ exact
+
+
+def exact() -> dict[str, Any]:
+    """The rule's own arithmetic; where it speaks of gains, sessions are normal."""
+    alpha = statistics.alpha_k(1)
+    return {
+        "sd_percent": SD_PERCENT,
+        "crossing": {
+            str(k): {
+                "alpha": statistics.alpha_k(k),
+                "by_success_chance": {
+                    f"{p:g}": _crossing(p, statistics.alpha_k(k)) for p in CHANCES
+                },
+            }
+            for k in KS
+        },
+        "shared_offset": {f"{ratio:g}": shared_offset(ratio, alpha) for ratio in RATIOS},
+        "nights": null_night.exact_nights([0.0, 0.5, 0.8, 0.9, 1.0], SD_PERCENT),
+        "chain": {
+            "alpha_k": null_night.chain(SD_PERCENT, spent=True),
+            "flat": null_night.chain(SD_PERCENT, spent=False),
+        },
+        "compounding": [
+            null_night.compounding(loss, SD_PERCENT) for loss in (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
+        ],
+        "ancestors_at_the_edge": null_night.ancestors_at_the_edge(),
+        "reported": [null_night.reported(gain, SD_PERCENT) for gain in (1.2, 1.5, 2.0, 5.0)],
+        "skewed": {
+            "what": "above min_gain in 6 of 10 sessions, 20 % slower in the rest",
+            "mean_gain_percent": 100 * math.expm1(0.6 * math.log(1.02) + 0.4 * math.log(0.8)),
+            "accepted": accept_chance(0.6, alpha),
+        },
+    }
+
+
+def _crossing(p: float, alpha: float) -> dict[str, Any]:
+    found = walk(p, alpha)
+    return {
+        "accepted": float(found.accepted),
+        "median": found.sessions(0.5),
+        "p90": found.sessions(0.9),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--sessions", type=Path, default=null_store.DOCUMENT)
+    parser.add_argument("--result", type=Path, default=RESULT)
+    options = parser.parse_args()
+    sessions = json.loads(options.sessions.read_text())
+    content = {**report(sessions), "exact": exact()}
+    content["nights_drawn"] = [
+        null_night.drawn_nights(trials, sessions["rule"], shift)
+        for _, trials in list(_null_by_condition(sessions["trials"]))[:1]
+        for shift, trials in ((0.0, trials), (1.0, centred(trials)))
+    ]
+    null_store.write(options.result, content)
+    counts = content["real"]["null"]
+    print(f"{counts['trials']} real null trials, accepted {counts['accepted']}; {options.result}")
+
+
+if __name__ == "__main__":
+    main()

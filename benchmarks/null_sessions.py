@@ -1,178 +1,172 @@
-"""Identical kernels against each other under the latency rule: false accepts and power.
+"""Identical kernels against each other under the latency rule: real sessions, put on record.
 
-    python benchmarks/null_sessions.py [--minutes 25] [--sessions 300] [--quick]
+    python benchmarks/null_sessions.py [--minutes 25] [--inject none,load,drift] [--duty 1.0]
+                                       [--no-planted] [--fresh] [--quick]
 
 Real sessions through the gate's own code: two variants of a seed (``null_variants``) are traced,
-compiled and timed on fresh inputs until the rule accepts or gives up. Tasks take turns by the
-number of sessions they have. Once each has ``--sessions`` (or seven eighths of the time are over)
-the rest goes to trials with a known gain. The document says how many sessions and trials of each
-task there were, and whether what was asked for was reached.
+compiled and timed on fresh inputs until the rule decides. Tasks take turns, and so do the forms of
+a trial: confirm, the timing at a run's end, trials with a known gain, trials with load injected
+(``null_load``). What is started more than others is what has had less than its share of sessions.
 
-Every trial is appended to ``build/null_sessions.jsonl``; a later start goes on from there. A line
-is marked with the code that timed it (gate, worker, device): those of other code are left out.
-Writes ``benchmarks/results/null_sessions.json`` every ten trials and at the end. Run it on a
-machine with nothing else to do.
+Every trial is appended to ``build/null_sessions.jsonl``; a later start goes on from there, and one
+that is killed loses the trial it was at. A trial is marked with the code that timed it and with
+what the machine did meanwhile: ``quiet``, ``shared`` (others were at work), ``load`` or ``drift``
+(injected). Writes ``benchmarks/results/null_sessions.json`` at the start, every few minutes and at
+the end.
 """
 
 import argparse
 import datetime
-import hashlib
-import json
 import os
+import platform
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from null_lab import KEPT, VARIANTS, Lab, open_lab, run_trial
-from null_report import report
+import null_store
+from null_lab import KEPT, PLANTED_IN, VARIANTS, Asked, Lab, open_lab, run_trial
+from null_load import CONDITIONS
 
-from kernelsmith import devices
+from kernelsmith.errors import EvidenceError, InfrastructureError
 from kernelsmith.numerics import statistics
 from kernelsmith.ports import Sandbox
 from kernelsmith.sandbox.choose import choose
 
-HERE = Path(__file__).resolve().parent
-RESULT = HERE / "results" / "null_sessions.json"
-STATE = HERE.parent / "build" / "null_sessions.jsonl"
-PLANTED_IN = "rms_norm"
-PLANTED_PERCENT = (5.0, 2.0)
-# The rest of the time is for planted trials.
-NULL_SHARE = 7 / 8
-REPORT_EVERY = 10
+# Share of the sessions of one start: (form, planted percent, injected) -> share.
+SHARES = {
+    ("confirm", 0.0, "none"): 0.42,
+    ("retime", 0.0, "none"): 0.08,
+    ("confirm", 0.0, "load"): 0.14,
+    ("confirm", 0.0, "drift"): 0.14,
+    ("confirm", 1.0, "none"): 0.05,
+    ("confirm", 2.0, "none"): 0.05,
+    ("confirm", 5.0, "none"): 0.04,
+    ("confirm", 2.0, "load"): 0.02,
+    ("confirm", 5.0, "load"): 0.02,
+    ("confirm", 2.0, "drift"): 0.02,
+    ("confirm", 5.0, "drift"): 0.02,
+}
+Kind = tuple[str, float, str]
+WRITE_EVERY_S = 180.0
+BROKEN_MAX = 3
 
 
-def timing_code() -> str:
-    """A digest of the code that lays out and times sessions, and of the device's compiler."""
-    digest = hashlib.sha256(devices.get("cpu").describe()["key"].encode())
-    for room in ("gate", "worker"):
-        for path in sorted((HERE.parent / "kernelsmith" / room).rglob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def recorded(state: Path, code: str) -> list[dict[str, Any]]:
-    """The trials that this code has timed before."""
-    if not state.exists():
-        return []
-    trials = [json.loads(line) for line in state.read_text().splitlines()]
-    kept = [trial for trial in trials if trial.get("code") == code]
-    print(f"{len(kept)} trials go on from {state.name}, {len(trials) - len(kept)} of other code")
-    return kept
-
-
-def null_counts(trials: list[dict[str, Any]]) -> dict[str, int]:
-    """Null sessions by task."""
-    counts = dict.fromkeys(KEPT, 0)
-    for trial in trials:
-        if trial["planted_percent"] == 0:
-            counts[trial["task"]] += len(trial["sessions"])
-    return counts
-
-
-def schedule(
-    trials: list[dict[str, Any]], labs: dict[str, Lab], sessions: int, null_until: float
-) -> Iterator[tuple[Lab, float]]:
-    """What to try next, for ever; reads ``trials`` as it grows. ``null_until``: on the monotonic
-    clock."""
-    while True:
-        counts = null_counts(trials)
-        name = min(labs, key=lambda name: counts[name])
-        if counts[name] < sessions and time.monotonic() < null_until:
-            yield labs[name], 0.0
-        else:
-            yield labs[PLANTED_IN], PLANTED_PERCENT[len(trials) % len(PLANTED_PERCENT)]
-
-
-def write(path: Path, document: dict[str, Any]) -> None:
-    """Replaces the result in one step."""
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(document, indent=1) + "\n")
-    part.replace(path)
+def next_kind(taken: dict[Kind, int], injected: Sequence[str], planted: bool = True) -> Kind:
+    """The kind of trial that is furthest behind its share of sessions."""
+    open_kinds = [kind for kind in SHARES if kind[2] in injected and (planted or not kind[1])]
+    return min(open_kinds, key=lambda kind: (taken.get(kind, 0) / SHARES[kind], kind))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--minutes", type=float, default=25.0, help="in all, compiling included")
-    parser.add_argument("--sessions", type=int, default=300, help="null sessions of each task")
+    parser.add_argument("--inject", default=",".join(CONDITIONS), help="conditions, by commas")
+    parser.add_argument("--planted", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--duty", type=float, default=1.0, help="share of the time to work")
+    parser.add_argument("--fresh", action="store_true", help="forget what was timed before")
     parser.add_argument("--quick", action="store_true", help="a trial of each task; keeps nothing")
-    parser.add_argument("--state", type=Path, default=STATE)
-    parser.add_argument("--result", type=Path, default=RESULT)
+    parser.add_argument("--state", type=Path, default=null_store.STATE)
+    parser.add_argument("--result", type=Path, default=null_store.DOCUMENT)
     parser.add_argument("--sandbox", choices=("auto", "bubblewrap", "process"), default="auto")
     options = parser.parse_args()
+    unknown = set(options.inject.split(",")) - set(CONDITIONS)
+    if unknown or not 0 < options.duty <= 1:
+        parser.error(f"--inject takes {', '.join(CONDITIONS)}; --duty more than 0, at most 1")
     with ExitStack() as stack:
         if options.quick:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            options.state, options.result, options.sessions = folder / "s", folder / "r", 1
-        document = play(options, stack)
-    parts = ("null_sessions_by_task", "reached", "end_to_end", "session_sd_percent")
-    print(json.dumps({key: document[key] for key in parts}))
+            options.state, options.result = folder / "s", folder / "r"
+        if options.fresh:
+            options.state.unlink(missing_ok=True)
+        for name, count in collect(options, stack).items():
+            print(f"{name}: {count['trials']} trials, {count['sessions']} sessions")
 
 
-def play(options: argparse.Namespace, stack: ExitStack) -> dict[str, Any]:
-    """Trials until the time is over; the document."""
+def collect(options: argparse.Namespace, stack: ExitStack) -> dict[str, dict[str, int]]:
+    """Trials until the time is over; how many of what are on record."""
     begun = time.monotonic()
-    options.state.parent.mkdir(parents=True, exist_ok=True)
-    options.result.parent.mkdir(parents=True, exist_ok=True)
-    code = timing_code()
-    trials = recorded(options.state, code)
+    code = null_store.timing_code()
+    trials = null_store.read_state(options.state)
+    print(f"{len(trials)} trials on record, load {os.getloadavg()[0]:.2f}", flush=True)
     sandbox = choose(options.sandbox, trusted_origin=True)
     stack.callback(sandbox.close)
     labs = {name: open_lab(name, sandbox, stack) for name in KEPT}
-    rule, facts = _rule(labs), _facts(labs, sandbox, code)
-
-    def document() -> dict[str, Any]:
-        counts = null_counts(trials)
-        asked = {"sessions_a_task": options.sessions, "minutes": options.minutes}
-        reached = min(counts.values()) >= options.sessions
-        return {
-            **report(trials, rule),
-            "null_sessions_by_task": counts,
-            "asked": asked,
-            "reached": reached,
-            **facts,
-        }
-
-    null_until = begun + 60 * options.minutes * NULL_SHARE
-    for lab, percent in schedule(trials, labs, options.sessions, null_until):
-        if options.quick and percent:
+    rule, facts = _rule(labs), _facts(labs, sandbox)
+    facts["rule"] = rule
+    here: dict[Kind, int] = {}
+    turns: dict[Kind, int] = {}
+    written, broken_in_a_row = begun, 0
+    quick = iter(KEPT)
+    while True:
+        kind = next_kind(here, options.inject.split(","), options.planted)
+        task = PLANTED_IN if kind[1] else list(KEPT)[turns.get(kind, 0) % len(KEPT)]
+        if options.quick:
+            task, kind = next(quick, ""), ("confirm", 0.0, "none")
+        spent_s = time.monotonic() - begun
+        if not task or (spent_s > 60 * options.minutes and not options.quick):
             break
-        trial = {**run_trial(lab, len(trials), percent, rule["alpha"]), "code": code}
-        trials.append(trial)
-        with options.state.open("a") as state:
-            state.write(json.dumps(trial) + "\n")
-        print(
-            f"{len(trials):4d} {lab.task.name:9s} planted {percent:g} %: {trial['status']} "
-            f"after {len(trial['sessions'])} sessions, {trial['seconds']:.1f} s",
-            flush=True,
+        turns[kind] = turns.get(kind, 0) + 1
+        asked = Asked(
+            number=len(trials), task=task, form=kind[0], percent=kind[1], injected=kind[2]
         )
-        if len(trials) % REPORT_EVERY == 0:
-            write(options.result, document())
-        if time.monotonic() > begun + 60 * options.minutes:
-            break
-    write(options.result, document())
-    return document()
+        try:
+            trial = {**run_trial(labs[task], asked, rule["alpha"]), "code": code}
+        except (EvidenceError, InfrastructureError) as error:
+            broken_in_a_row += 1
+            if broken_in_a_row == BROKEN_MAX:
+                raise
+            trials.append({"trial": asked.number, "broken": str(error)})
+            null_store.append(options.state, trials[-1])
+            print(f"trial {asked.number} of {task} broken off: {error}", flush=True)
+            continue
+        broken_in_a_row = 0
+        here[kind] = here.get(kind, 0) + len(trial["sessions"])
+        trials.append(trial)
+        null_store.append(options.state, trial)
+        _say(trial, sum(here.values()), spent_s, options.minutes)
+        if time.monotonic() > written + WRITE_EVERY_S:
+            null_store.write(options.result, null_store.document(trials, facts))
+            written = time.monotonic()
+        time.sleep(trial["seconds"] * (1 / options.duty - 1))
+    null_store.write(options.result, null_store.document(trials, facts))
+    return null_store.counts(trials)
 
 
-def _rule(labs: dict[str, Lab]) -> dict[str, float]:
+def _say(trial: null_store.Trial, sessions: int, spent_s: float, minutes: float) -> None:
+    planted = trial["planted_percent"]
+    print(
+        f"{spent_s / 60:5.1f} of {minutes:g} min  {sessions:5d} sessions  "
+        f"{trial['trial']:4d} {trial['task']:8s} {trial['form']:7s} "
+        f"{f'+{planted:g} %' if planted else 'null':5s} {trial['condition']:6s} "
+        f"{trial['status']} after {len(trial['sessions'])}, {trial['seconds']:.1f} s",
+        flush=True,
+    )
+
+
+def _rule(labs: dict[str, Lab]) -> dict[str, Any]:
     limits = {(lab.task.min_gain, lab.task.max_regress) for lab in labs.values()}
     if len(limits) > 1:
         raise SystemExit(f"the tasks have different limits: {sorted(limits)}")
     ((min_gain, max_regress),) = limits
-    return {"min_gain": min_gain, "max_regress": max_regress, "alpha": statistics.alpha_k(1)}
+    bench = labs[PLANTED_IN].bench.limits
+    return {
+        "min_gain": min_gain,
+        "max_regress": max_regress,
+        "alpha": statistics.alpha_k(1),
+        "sessions_max": bench.sessions_max,
+        "give_up_lead": bench.give_up_lead,
+    }
 
 
-def _facts(labs: dict[str, Lab], sandbox: Sandbox, code: str) -> dict[str, Any]:
+def _facts(labs: dict[str, Lab], sandbox: Sandbox) -> dict[str, Any]:
     return {
         "written_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "timing_code": code,
+        "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores",
         "device": labs[PLANTED_IN].bench.device.describe(),
         "sandbox": sandbox.describe()["name"],
-        "cores": len(os.sched_getaffinity(0)),
-        "load_1m_before": os.getloadavg()[0],
-        "cases": {name: [case.id for case in lab.cases] for name, lab in labs.items()},
         "variants": VARIANTS,
     }
 

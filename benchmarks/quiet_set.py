@@ -78,6 +78,12 @@ def steps(null_minutes: float, time_limit: str) -> list[Step]:
             gives="identical kernels under the latency rule, four tasks",
         ),
         Step(
+            name="null_report",
+            minutes=1,
+            command=script("null_report"),
+            gives="the statistics of a gain, from those sessions",
+        ),
+        Step(
             name="table",
             minutes=0.1,
             command=script("figures"),
