@@ -118,16 +118,23 @@ def prepared(gpu: Gpu, bounds: Sequence[launcher_bind.Bound]) -> Iterator[list[k
         address = 0
         if max(wanted, default=0):
             address = stack.enter_context(memory.allocate(gpu, max(wanted))).address
-        yield [
-            kernel.prepare(
-                one.entry.keep,
-                one.args,
-                (one.grid[0], one.grid[1], one.grid[2]),
-                scratch_address=address,
-            )
-            for one in bounds
-            if one.programs
-        ]
+        yield prepare_all(bounds, address)
+
+
+def prepare_all(
+    bounds: Sequence[launcher_bind.Bound], scratch_address: int
+) -> list[kernel.Prepared]:
+    """Bound launches ready for a stream, on scratch that is there; none for an empty grid."""
+    return [
+        kernel.prepare(
+            one.entry.keep,
+            one.args,
+            (one.grid[0], one.grid[1], one.grid[2]),
+            scratch_address=scratch_address,
+        )
+        for one in bounds
+        if one.programs
+    ]
 
 
 def _run_one(

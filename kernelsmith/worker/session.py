@@ -6,7 +6,6 @@ order behind random padding; ``TimeJob.placement`` decides both, so a session ca
 all but its physical pages.
 """
 
-import gc
 import json
 import pickle
 import random
@@ -18,11 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelsmith.errors import KernelsmithError
-from kernelsmith.model import (
-    CaseTimes,
-    TimeJob,
-    TimeResult,
-)
+from kernelsmith.model import TimeJob, TimeResult
 from kernelsmith.worker import buffers, clock, launcher, launcher_bind, session_case
 from kernelsmith.worker.buffers_poison import Bytes
 from kernelsmith.worker.progress import Progress
@@ -57,44 +52,25 @@ def run(
     entries = _load(job, folder, device, placement)
     arena_bytes = max((info.arena_bytes for info in job.objects.values()), default=0)
     arena, arena_address = launcher_bind.arena(arena_bytes)
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        with (folder / "out.bin").open("wb") as out, Progress(folder) as progress:
-            session = session_case.Session(
-                job=job,
-                folder=folder,
-                entries=entries,
-                draw=draw,
-                sweep=_sweep(job, llc_bytes),
-                arena=arena_address,
-                llc_bytes=llc_bytes,
-                placement=placement,
-                verify=random.Random(job.verify),
-                out=out,
-                progress=progress,
-            )
-            cases, pool_facts = _all_cases(session)
-    finally:
-        if collecting:
-            gc.enable()
+    with (folder / "out.bin").open("wb") as out, Progress(folder) as progress:
+        session = session_case.Session(
+            job=job,
+            folder=folder,
+            entries=entries,
+            draw=draw,
+            sweep=_sweep(job, llc_bytes),
+            arena=arena_address,
+            llc_bytes=llc_bytes,
+            placement=placement,
+            verify=random.Random(job.verify),
+            out=out,
+            progress=progress,
+        )
+        cases, pool_facts = session_case.run_all(session)
     del arena
     facts |= {"llc_bytes": llc_bytes, "pools": pool_facts, **clock.used_since(before)}
     seconds = time.perf_counter() - begun
     return TimeResult(cases=cases, seconds=seconds, facts=facts)
-
-
-def _all_cases(
-    session: session_case.Session,
-) -> tuple[tuple[CaseTimes, ...], dict[str, Any]]:
-    """Times the cases in random order; returns them in the job's order."""
-    done: dict[str, CaseTimes] = {}
-    facts: dict[str, Any] = {}
-    cases = list(session.job.cases)
-    session.placement.shuffle(cases)
-    for case in cases:
-        done[case.key], facts[case.key] = session_case.run(session, case)
-    return tuple(done[case.key] for case in session.job.cases), facts
 
 
 def _load(

@@ -9,10 +9,8 @@ Never run on a GPU; driven against a stand-in in ``tests/cuda``.
 
 import contextlib
 import functools
-import gc
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from kernelsmith.devices.cuda import constants, memory, nvml
 from kernelsmith.devices.cuda import gpu as gpus
 from kernelsmith.devices.cuda.libcuda import open_library
 from kernelsmith.errors import CompileError, GpuError
-from kernelsmith.model import CaseTimes, TimedCase, TimeJob, TimeResult
+from kernelsmith.model import CaseTimes, TimeJob, TimeResult
 from kernelsmith.worker import (
     buffers,
     clock,
@@ -50,10 +48,10 @@ def run(job: TimeJob, folder: Path, device: Any, draw: launcher.Draw) -> TimeRes
         state = nvml.state(gpu_facts.uuid)
         ids = sorted(job.objects)
         placement.shuffle(ids)
-        cases: dict[str, CaseTimes] = {}
+        cases: tuple[CaseTimes, ...] = ()
         pools: dict[str, Any] = {}
         failure = None
-        with Progress(folder) as marks, _collecting_off(), (folder / "out.bin").open("wb") as out:
+        with Progress(folder) as marks, (folder / "out.bin").open("wb") as out:
             try:
                 entries = launcher_gpu.load(
                     {object_id: job.objects[object_id] for object_id in ids}, folder, device
@@ -74,7 +72,7 @@ def run(job: TimeJob, folder: Path, device: Any, draw: launcher.Draw) -> TimeRes
                     near_bytes=gpu_facts.l2_bytes // NEAR_SHARE,
                     build=functools.partial(session_pool_gpu.build, ground),
                 )
-                cases, pools = _all_cases(session)
+                cases, pools = session_case.run_all(session)
                 ground.evict.close()
             except (GpuError, CompileError) as error:
                 failure = launcher_gpu.failure_of(error, marks.last)
@@ -88,9 +86,8 @@ def run(job: TimeJob, folder: Path, device: Any, draw: launcher.Draw) -> TimeRes
             "state_after": nvml.state(gpu_facts.uuid),
             **clock.used_since(before),
         }
-    times = () if failure else tuple(cases[case.key] for case in job.cases)
     seconds = time.perf_counter() - begun
-    return TimeResult(cases=times, seconds=seconds, failure=failure, facts=facts)
+    return TimeResult(cases=cases, seconds=seconds, failure=failure, facts=facts)
 
 
 def _ground(
@@ -104,27 +101,3 @@ def _ground(
     return session_pool_gpu.Ground(
         gpu=gpu, evict=memory.allocate(gpu, evict_bytes), mark=marks.mark
     )
-
-
-def _all_cases(
-    session: session_case.Session,
-) -> tuple[dict[str, CaseTimes], dict[str, Any]]:
-    """Times the cases in random order."""
-    done: dict[str, CaseTimes] = {}
-    facts: dict[str, Any] = {}
-    cases: list[TimedCase] = list(session.job.cases)
-    session.placement.shuffle(cases)
-    for case in cases:
-        done[case.key], facts[case.key] = session_case.run(session, case)
-    return done, facts
-
-
-@contextlib.contextmanager
-def _collecting_off() -> Iterator[None]:
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()

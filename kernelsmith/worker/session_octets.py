@@ -40,9 +40,12 @@ class Pool(Protocol):
         """Called once, after calibration and before what counts."""
 
     def renew(self) -> None: ...
-    def replay(
-        self, side: Side, replays: int, pick: int | None = None
-    ) -> tuple[int, list[bytes]]: ...
+    def time_ns(self, side: Side, first: int, take: int) -> int:
+        """Nanoseconds of a replay of ``side`` in each of ``take`` slots from ``first`` on."""
+
+    def outputs(self, side: Side, slot: Slot) -> list[bytes]:
+        """The outputs that ``side`` left in ``slot``, contiguous."""
+
     def close(self) -> None: ...
 
 
@@ -68,6 +71,28 @@ class Pace:
     fresh: bool
 
 
+def replay(
+    pool: Pool, side: Side, replays: int, pick: int | None = None
+) -> tuple[int, list[bytes]]:
+    """Replays one side, each time in a slot of its own; renewing is not timed.
+
+    Returns:
+        Nanoseconds of all replays, and the outputs of replay ``pick`` (none without one).
+    """
+    total_ns, done, picked = 0, 0, []
+    while done < replays:
+        if pool.cursor == len(pool.slots):
+            pool.renew()
+        first = pool.cursor
+        take = min(replays - done, len(pool.slots) - first)
+        total_ns += pool.time_ns(side, first, take)
+        if pick is not None and done <= pick < done + take:
+            picked = pool.outputs(side, pool.slots[first + pick - done])
+        pool.cursor += take
+        done += take
+    return total_ns, picked
+
+
 def cold_share(cases: int, octets: int, window_ms: float) -> float:
     """Length of a cold window by that of a warm one, for a session of so many cases."""
     # A quarter more than the windows themselves: untimed passes, renewals, drawing inputs.
@@ -84,13 +109,13 @@ def calibrate(pool: Pool, mark: Callable[[Side], None]) -> dict[Side, float]:
             mark(side)
             known_ns = each_ns.get(side)
             if known_ns is None:
-                each_ns[side] = max(pool.replay(side, 1)[0], 1)
+                each_ns[side] = max(replay(pool, side, 1)[0], 1)
                 continue
             count = min(int(CALIBRATION_NS / known_ns), len(pool.slots))
             if count == 0 and number > 1:
                 continue
             count = max(count, 1)
-            each_ns[side] = min(known_ns, max(pool.replay(side, count)[0], 1) / count)
+            each_ns[side] = min(known_ns, max(replay(pool, side, count)[0], 1) / count)
     return each_ns
 
 
@@ -141,12 +166,12 @@ def measure(
             # follows itself as often as it follows the other.
             mark(quad[0])
             _start(pool, at)
-            pool.replay(quad[0], at.lead[quad[0]])
+            replay(pool, quad[0], at.lead[quad[0]])
             for side in quad:
                 mark(side)
                 _start(pool, at)
                 pick = wanted.get((len(scores), len(octet)))
-                total_ns, outputs = pool.replay(side, at.replays[side], pick)
+                total_ns, outputs = replay(pool, side, at.replays[side], pick)
                 octet.append((side, max(total_ns, 1) / at.replays[side]))
                 if pick is not None:
                     picked.append((side, outputs))

@@ -27,10 +27,19 @@ import numpy as np
 
 from kernelsmith.errors import InputError
 from kernelsmith.model import TimedCase
-from kernelsmith.worker import buffers, buffers_guard, buffers_poison, clock, launcher_bind
+from kernelsmith.worker import buffers_guard, buffers_poison, clock, launcher_bind
 from kernelsmith.worker.buffers_poison import Bytes
 from kernelsmith.worker.launcher_bind import Entry
-from kernelsmith.worker.session_slots import Shape, Side, Slot, lay_out, plan_of, sides, where
+from kernelsmith.worker.session_slots import (
+    Shape,
+    Side,
+    Slot,
+    lay_out,
+    outputs_of,
+    plan_of,
+    sides,
+    where,
+)
 
 # A page image above this is filled in place, which then costs no more than copying it.
 IMAGE_MAX_BYTES = 256 * 1024
@@ -135,34 +144,18 @@ class Pool:
     def _fill(self, view: Bytes, place: int, pages: buffers_guard.Pages) -> None:
         poison_pages(view, self._shape, place, pages, self._place.poison)
 
-    def replay(self, side: Side, replays: int, pick: int | None = None) -> tuple[int, list[bytes]]:
-        """Replays one side, each time in a slot of its own; renewing is not timed.
-
-        Returns:
-            Nanoseconds of all replays, and the outputs of replay ``pick`` (none without one).
-        """
-        total_ns, done, picked = 0, 0, []
-        while done < replays:
-            if self.cursor == len(self.slots):
-                self.renew()
-            first = self.cursor
-            take = min(replays - done, len(self.slots) - first)
-            calls = [call for one in self._calls[side][first : first + take] for call in one]
-            total_ns += clock.time_ns(calls)
-            if pick is not None and done <= pick < done + take:
-                picked = self.outputs(side, self.slots[first + pick - done])
-            self.cursor += take
-            done += take
-        return total_ns, picked
+    def time_ns(self, side: Side, first: int, take: int) -> int:
+        """See :class:`.session_octets.Pool`."""
+        return clock.time_ns(
+            [call for one in self._calls[side][first : first + take] for call in one]
+        )
 
     def outputs(self, side: Side, slot: Slot) -> list[bytes]:
-        """The outputs that ``side`` left in ``slot``, contiguous."""
-        plan = plan_of(self._case, side)
-        found = []
-        for ref in plan.outputs:
-            start, nbytes = where(plan, self._shape, side, slot, ref.buffer)
-            found.append(buffers.output_bytes(self._place.region.bytes[start:][:nbytes], ref))
-        return found
+        """See :class:`.session_octets.Pool`."""
+        region = self._place.region.bytes
+        return outputs_of(
+            self._case, self._shape, side, slot, lambda start, nbytes: region[start:][:nbytes]
+        )
 
 
 def poison_pages(

@@ -30,10 +30,26 @@ from kernelsmith.devices.cuda import graph, kernel, memory
 from kernelsmith.devices.cuda.gpu import Gpu
 from kernelsmith.errors import GpuError, InfrastructureError, InputError
 from kernelsmith.model import ITEMSIZE_BYTES, TimedCase
-from kernelsmith.worker import buffers, buffers_gpu, buffers_poison, launcher_bind, session_pool
+from kernelsmith.worker import (
+    buffers_gpu,
+    buffers_poison,
+    launcher_bind,
+    launcher_gpu,
+    session_pool,
+)
 from kernelsmith.worker.buffers_poison import Bytes
 from kernelsmith.worker.launcher_bind import Entry
-from kernelsmith.worker.session_slots import Shape, Side, Slot, lay_out, plan_of, sides, where
+from kernelsmith.worker.session_octets import replay
+from kernelsmith.worker.session_slots import (
+    Shape,
+    Side,
+    Slot,
+    lay_out,
+    outputs_of,
+    plan_of,
+    sides,
+    where,
+)
 
 GRAPHS_KEPT = 48
 # Clocks rise from idle within this time of work; it is spent once a pool.
@@ -88,7 +104,7 @@ class Pool:
         end_s = time.perf_counter() + SETTLE_S
         while not self._cold and time.perf_counter() < end_s:
             for side in sides():
-                self.replay(side, len(self.slots))
+                replay(self, side, len(self.slots))
         self.renew()
 
     def renew(self) -> None:
@@ -111,33 +127,9 @@ class Pool:
         gpus.synchronize(gpu)
         self.cursor = 0
 
-    def replay(self, side: Side, replays: int, pick: int | None = None) -> tuple[int, list[bytes]]:
-        """Replays one side, each time in a slot of its own; renewing is not timed.
-
-        Returns:
-            Nanoseconds of all replays, and the outputs of replay ``pick`` (none without one).
-        """
-        total_ns, done, picked = 0, 0, []
-        while done < replays:
-            if self.cursor == len(self.slots):
-                self.renew()
-            first = self.cursor
-            take = min(replays - done, len(self.slots) - first)
-            total_ns += self._replay(side, first, take).time_ns()
-            if pick is not None and done <= pick < done + take:
-                picked = self.outputs(side, self.slots[first + pick - done])
-            self.cursor += take
-            done += take
-        return total_ns, picked
-
     def outputs(self, side: Side, slot: Slot) -> list[bytes]:
-        """The outputs that ``side`` left in ``slot``, contiguous."""
-        plan = plan_of(self._case, side)
-        found = []
-        for ref in plan.outputs:
-            start, nbytes = where(plan, self._shape, side, slot, ref.buffer)
-            found.append(buffers.output_bytes(self._download(start, nbytes), ref))
-        return found
+        """See :class:`.session_octets.Pool`."""
+        return outputs_of(self._case, self._shape, side, slot, self._download)
 
     def close(self) -> None:
         """Frees graphs and memory.
@@ -161,7 +153,8 @@ class Pool:
         for one in self._held.values():
             one.close()
 
-    def _replay(self, side: Side, first: int, take: int) -> graph.Replay:
+    def time_ns(self, side: Side, first: int, take: int) -> int:
+        """See :class:`.session_octets.Pool`."""
         key = (side, first, take)
         found = self._replays.pop(key, None)
         if found is None:
@@ -172,7 +165,7 @@ class Pool:
         self._replays[key] = found
         if len(self._replays) > GRAPHS_KEPT:
             self._replays.popitem(last=False)[1].close()
-        return found
+        return found.time_ns()
 
     def _input_image(self, images: Mapping[str, Bytes], poison: int) -> Bytes:
         image = np.empty(self._inputs_end, np.uint8)
@@ -254,7 +247,7 @@ def build(
         )
         held["scratch"] = stack.enter_context(memory.allocate(gpu, wanted))
         launches = {
-            side: [_prepare(slot, held["scratch"].address) for slot in lists]
+            side: [launcher_gpu.prepare_all(slot, held["scratch"].address) for slot in lists]
             for side, lists in bounds.items()
         }
         for side, lists in launches.items():
@@ -308,16 +301,3 @@ def _bind(
         base + where(plan, shape, side, slot, index)[0] for index in range(len(plan.buffers))
     ]
     return launcher_bind.bind_all(plan.launches, addresses, object_of, entries, prefix=f"{side}:")
-
-
-def _prepare(bounds: Sequence[launcher_bind.Bound], scratch_address: int) -> list[kernel.Prepared]:
-    return [
-        kernel.prepare(
-            one.entry.keep,
-            one.args,
-            (one.grid[0], one.grid[1], one.grid[2]),
-            scratch_address=scratch_address,
-        )
-        for one in bounds
-        if one.programs
-    ]

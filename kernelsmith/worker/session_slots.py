@@ -1,12 +1,14 @@
 """What a slot holds, how many there are, and where they lie; see :mod:`.session_pool`."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from kernelsmith.model import Plan, TimedCase
 from kernelsmith.worker import buffers, buffers_guard
 from kernelsmith.worker.buffers_guard import Pages
+from kernelsmith.worker.buffers_poison import Bytes
 
 Side = Literal["a", "b"]
 WARM_SLOTS_BYTES = 512 * 1024
@@ -125,6 +127,17 @@ def where(plan: Plan, shape: Shape, side: Side, slot: Slot, index: int) -> tuple
     if buffer.arg:
         return slot.inputs[buffer.arg].start, buffer.nbytes
     return slot.private[shape.private_of[side].index(index)].start, buffer.nbytes
+
+
+def outputs_of(
+    case: TimedCase, shape: Shape, side: Side, slot: Slot, read: Callable[[int, int], Bytes]
+) -> list[bytes]:
+    """The outputs of a side in ``slot``, contiguous; ``read(start, nbytes)`` of the region."""
+    plan = plan_of(case, side)
+    return [
+        buffers.output_bytes(read(*where(plan, shape, side, slot, ref.buffer)), ref)
+        for ref in plan.outputs
+    ]
 
 
 def plan_of(case: TimedCase, side: Side) -> Plan:

@@ -127,13 +127,13 @@ def test_a_kernel_that_skips_on_its_own_mark_gains_nothing_and_is_right_in_timed
 
 def test_a_replay_that_finds_its_mark_brings_poison_back(bench):
     pool, _ = a_pool(bench, "marks_scratch", slots=1)
-    _, (first,) = pool.replay("a", 1, 0)
+    _, (first,) = session_octets.replay(pool, "a", 1, 0)
     # Not renewed: what a session without the rule would do.
     pool._place.region.bytes[pool.slots[0].private[0].start :][: 4 * ELEMENTS] = 0xEE
     pool.cursor = 0
-    _, (second,) = pool.replay("a", 1, 0)
+    _, (second,) = session_octets.replay(pool, "a", 1, 0)
     pool.renew()
-    _, (third,) = pool.replay("a", 1, 0)
+    _, (third,) = session_octets.replay(pool, "a", 1, 0)
     assert second == b"\xee" * (4 * ELEMENTS)
     assert first == third != second
 
@@ -177,11 +177,11 @@ def test_both_sides_use_the_same_addresses_and_slots_do_not_overlap(bench):
 def test_every_replay_has_a_slot_that_was_poisoned_since_its_last(bench):
     pool, _ = a_pool(bench, "double", slots=3)
     out = [slot.private[0].start for slot in pool.slots]
-    pool.replay("a", 3)
+    session_octets.replay(pool, "a", 3)
     pool.renew()
     values = {pool._place.region.bytes[start : start + 4].tobytes() for start in out}
     assert len(values) == 1
-    pool.replay("b", 4)
+    session_octets.replay(pool, "b", 4)
     written = [pool._place.region.bytes[start : start + 4].tobytes() for start in out]
     assert len(set(written)) == 2  # the first slot's output, and poison
 
@@ -235,7 +235,7 @@ def test_a_timed_replay_finds_what_a_checked_run_finds(bench):
                 for one in (slot.private[index] for slot in pool.slots)
             }
             assert found == {held.view(index + 1).tobytes()}
-        pool.replay("b", 9)
+        session_octets.replay(pool, "b", 9)
         pool.renew()
 
 
