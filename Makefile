@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.kernelsmith-setup
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup run rehearse test test-slow lint proof-mutants proof-statistics proof-triton proof-conformance proof-math proof-kills proof-cuda check-gpu gpu-bundle bench-agent bench figures clean
+.PHONY: setup run rehearse test test-slow lint proof-mutants proof-cheats proof-statistics proof-triton proof-conformance proof-math proof-kills proof-cuda check-gpu gpu-bundle bench-agent bench figures clean
 
 setup: $(STAMP)
 
