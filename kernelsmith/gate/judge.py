@@ -51,6 +51,10 @@ BITS = (
     "memory",
 )
 """The checks that decide about bits, which the seed itself must pass."""
+BEGUN_BY_CONFIRMS = 1_000_000
+"""A judgement's number is unique in its run, over all processes of it: a gate counts its own from 1,
+and whatever one cut off has raised the count of confirms. Else a candidate whose judgement was cut
+off would meet the same hidden shapes and placements again."""
 RUN_CHECKS = BITS[BITS.index("parity.train") :]
 """Those that run kernels: what they find may have a cause that an observed run names."""
 
@@ -142,12 +146,14 @@ class Gate:
         """
         if candidate.task != self.task.name:
             raise InputError(f"candidate {candidate.id} is of task {candidate.task}")
-        self._judged = self._judged + 1 if number is None else number
+        if number is None:
+            self._judged += 1
+            number = confirms * BEGUN_BY_CONFIRMS + self._judged
         judging = Judging(
             subject=Subject(candidate=candidate, role="launcher"),
             incumbent=incumbent,
             k=confirms + 1,
-            label=f"{candidate.id} {self._judged}",
+            label=f"{candidate.id} {number}",
         )
         verdict = self._walk(judging, [name for name, _ in self._checks(judging)])
         if verdict.accepted:
@@ -290,7 +296,6 @@ class Gate:
         subject = self._incumbent(candidate)
         subject = replace(subject, timing=[])
         seed = self._incumbent(self.seed)
-        self._judged += 1
         alpha = statistics.alpha_k(timings + 1)
         outcome, rule = confirm.run_rule(
             self.bench,
@@ -298,7 +303,7 @@ class Gate:
             subject,
             seed,
             alpha=alpha,
-            label=f"{candidate.id} against the seed {self._judged}",
+            label=f"{candidate.id} against the seed {timings + 1}",
             sessions_min=sessions,
             sessions_max=sessions,
         )

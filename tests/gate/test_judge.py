@@ -178,6 +178,21 @@ def test_retime_against_the_seed_runs_all_sessions(kit: Any) -> None:
     assert gain.sessions == 20
 
 
+def test_a_judgement_cut_off_is_not_drawn_again_by_the_next_process_of_its_run(
+    new_kit: Any,
+) -> None:
+    """Both gates have the run's secret; the second begins to count anew."""
+    placements = []
+    for confirms in (0, 0, 1):
+        kit = new_kit()
+        kit.gate.judge(kit.candidate(gain=1.05), kit.gate.seed, confirms)
+        jobs = [job for _, job in kit.sandbox.log if isinstance(job, TimeJob)]
+        placements.append({job.placement for job in jobs})
+    first, again, cut_off = placements
+    assert first == again
+    assert not first & cut_off
+
+
 def test_each_timing_against_the_seed_spends_of_one_allowance(kit: Any) -> None:
     """Twenty successes reach 1/alpha of the 50th timing, not of the 70th."""
     candidate = kit.candidate(gain=1.05)
