@@ -1,6 +1,5 @@
 """order: every declared sum is made in the seed's order."""
 
-import itertools
 from collections.abc import Iterable, Sequence
 
 from kernelsmith.gate.bench import Bench
@@ -38,11 +37,13 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
 
 def waves(places: Sequence[Place]) -> list[list[Place]]:
     """The cheapest place of each reduction first, then the rest: most that differ differ there."""
-    ordered = sorted(places, key=lambda place: (place.reduction.name, place.launches, place.key))
-    first = [
-        next(group) for _, group in itertools.groupby(ordered, lambda place: place.reduction.name)
-    ]
-    return [wave for wave in (first, [each for each in ordered if each not in first]) if wave]
+    cheapest: dict[str, Place] = {}
+    for place in places:
+        held = cheapest.get(place.reduction.name)
+        if held is None or place.launches < held.launches:
+            cheapest[place.reduction.name] = place
+    first = list(cheapest.values())
+    return [wave for wave in (first, [each for each in places if each not in first]) if wave]
 
 
 def seed_trees(

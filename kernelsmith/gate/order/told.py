@@ -46,8 +46,10 @@ def passed(
         assert isinstance(one.outcome, order.Revealed)
         seen = trees.setdefault(
             f"{one.place.reduction.name} ({one.place.case.dtype})",
-            {"tree": order.describe(one.outcome.tree), "places": 0, "queries": 0},
+            {"trees": [], "places": 0, "queries": 0},
         )
+        words = order.describe(one.outcome.tree)
+        seen["trees"] += [] if words in seen["trees"] else [words]
         seen["places"] += 1
         seen["queries"] += one.queries
     unreachable = {name_of(place): found.sentence for place, found in hidden.items()}
