@@ -22,6 +22,7 @@ from kernelsmith.gate import (
 )
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.epoch import epoch
+from kernelsmith.gate.order import check as order
 from kernelsmith.gate.reference import Reference
 from kernelsmith.gate.subject import Limits, Outcome, Subject, limits_on
 from kernelsmith.model import (
@@ -195,7 +196,7 @@ class Gate:
         return look.look(self.bench, asked, kind, self._looked_at)
 
     def _checks(self, judging: Judging) -> tuple[tuple[str, Check | None], ...]:
-        """The order, cheapest first; None is a check that is not built yet.
+        """The order, cheapest first; None is a check that the task gives nothing to do.
 
         What the seed must be ready for is asked for when a check is reached: a source outside
         the language costs no run of the seed.
@@ -218,7 +219,7 @@ class Gate:
             ("cross_path", against_seed(cross_path.check)),
             ("determinism", against_seed(determinism.check)),
             ("memory", against_seed(memory.check)),
-            ("order", None),
+            ("order", against_seed(order.check) if self.task.reductions else None),
             ("latency", screen),
             ("declared_range", against_seed(declared_range.check)),
             ("confirm", partial(self._confirm, judging)),
@@ -229,13 +230,14 @@ class Gate:
         results: list[CheckResult] = []
         status: Status = "ACCEPTED"
         checks = dict(self._checks(judging))
+        unchecked = [name for name in checks if checks[name] is None]
         unknown = sorted(set(names) - set(checks))
         if unknown or not names:
             raise EvidenceError(f"unknown checks {unknown}" if unknown else "no check to run")
         for name in [known for known in checks if known in names]:
             check = checks[name]
             if check is None:
-                results.append(CheckResult(name=name, status="unchecked", seconds=0.0))
+                results.append(_undeclared(self.task, name))
                 continue
             begun = time.monotonic()
             found = Outcome()
@@ -248,6 +250,7 @@ class Gate:
                     self.bench, self.reference, judging.subject, name, found
                 )
             results.append(_result(name, found, time.monotonic() - begun))
+            unchecked += found.unchecked
             if found.status is not None:
                 status = found.status
                 break
@@ -257,7 +260,7 @@ class Gate:
             status=status,
             checks=tuple(results),
             gain=judging.gain,
-            unchecked=tuple(name for name in checks if checks[name] is None),
+            unchecked=tuple(unchecked),
             epoch=self.epoch,
             device=self.device_facts,
             samples=tuple(judging.subject.timing),
@@ -344,8 +347,16 @@ class Gate:
         return self._known[candidate.id]
 
 
+def _undeclared(task: Task, name: str) -> CheckResult:
+    nothing = "the task says that nothing is summed" if task.reductions == () else None
+    message = nothing or "the task declares no [[reductions]]"
+    return CheckResult(name=name, status="unchecked", seconds=0.0, message=message)
+
+
 def _result(name: str, found: Outcome, seconds: float) -> CheckResult:
-    status: CheckStatus = "pass" if found.status is None else "fail"
+    status: CheckStatus = "fail"
+    if found.status is None:
+        status = "pass" if found.made else "unchecked"
     return CheckResult(
         name=name, status=status, seconds=seconds, message=found.message, evidence=found.evidence
     )

@@ -56,11 +56,14 @@ def limits_on(device: str) -> Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a check found: ``status`` None means pass. ``evidence`` is JSON-able."""
+    """What a check found: ``status`` None means pass. ``evidence`` is JSON-able. ``unchecked``
+    names parts that it could not look at; not ``made``: it could look at nothing."""
 
     status: Status | None = None
     message: str = ""
     evidence: dict[str, Any] = field(default_factory=dict)
+    unchecked: tuple[str, ...] = ()
+    made: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
