@@ -1,0 +1,295 @@
+"""Every cheat of ``tests/adversarial`` through the real gate, with policy and without it.
+
+    python benchmarks/cheats.py [--task NAME] [--only TEXT] [--policy-only | --render]
+
+Each file is a candidate that wants a verdict it has not earned; its header says which wall must
+stop it, and which one if policy were not there. What policy refuses is judged a second time without
+policy, in bubblewrap, with canaries set out on the host: what it does is looked for, not only what
+it is called. Writes ``benchmarks/results/cheats.json``, where what was judged before stays as long
+as its code does, and ``docs/cheats.md``. Exit code 1 if any status, wall or effect is not what its
+file says.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import secrets
+import sys
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelsmith import catalog, devices
+from kernelsmith.gate import policy_check
+from kernelsmith.gate.judge import BITS, Gate
+from kernelsmith.gate.subject import Limits
+from kernelsmith.model import Candidate, Task, Verdict, new_candidate
+from kernelsmith.sandbox.choose import choose
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from cheats_canaries import Canaries  # noqa: E402
+from cheats_table import render  # noqa: E402
+
+FILES = ROOT / "tests" / "adversarial"
+RESULT = ROOT / "benchmarks" / "results" / "cheats.json"
+TABLE = ROOT / "docs" / "cheats.md"
+TASKS = ("rms_norm", "linear", "swiglu", "logprob")
+CONFIRM = (*BITS, "declared_range", "confirm")
+"""Without ``latency``: a cheat that is no faster would end there, and the wall that is looked at
+would not be reached."""
+TIME = (*BITS, "latency", "declared_range", "confirm")
+WALKS = {"bits": BITS, "confirm": CONFIRM, "time": TIME}
+NONE = "none"
+"""The wall of a cheat that is accepted: a gap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cheat:
+    """One file. ``expect`` and ``without_policy``: (status, check) of the first wall. ``walk``: the
+    checks that it is put through: those about bits, those with confirm, or with time as well.
+    ``gap``: why no wall stops it, where none does."""
+
+    name: str
+    task: str
+    source: str
+    mechanisms: tuple[int, ...]
+    exploits: str
+    expect: tuple[str, str]
+    without_policy: tuple[str, str]
+    disguise_of: str = ""
+    walk: str = "bits"
+    gap: str = ""
+
+    @property
+    def sha256(self) -> str:
+        """Of the code, without the header: what was judged."""
+        lines = self.source.split("\n")
+        code = "\n".join(lines[_header_end(lines) :])
+        return hashlib.sha256(code.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What stopped a cheat; ``effects``: what the canaries show of it."""
+
+    status: str
+    check: str
+    message: str
+    effects: tuple[str, ...]
+    seconds: float
+
+    @property
+    def wall(self) -> tuple[str, str]:
+        return self.status, self.check
+
+
+def load(task: str = "", only: str = "") -> list[Cheat]:
+    """The cheats, by task and name."""
+    return [
+        read(path)
+        for path in sorted(FILES.glob("*/*.py"))
+        if only in path.stem and task in ("", path.parent.name)
+    ]
+
+
+def read(path: Path) -> Cheat:
+    """One file and its header, the comment that it begins with, which is TOML."""
+    source = path.read_text(encoding="utf-8")
+    lines = source.split("\n")
+    head = tomllib.loads("\n".join(line[2:] for line in lines[: _header_end(lines)]))
+    for name in ("mechanisms", "expect", "without_policy"):
+        head[name] = tuple(head[name])
+    head["exploits"] = " ".join(head["exploits"].split())
+    head["gap"] = " ".join(head.get("gap", "").split())
+    return Cheat(name=path.stem, source=source, **head)
+
+
+def _header_end(lines: list[str]) -> int:
+    return next(number for number, line in enumerate(lines) if not line.startswith("#"))
+
+
+def mechanisms() -> list[dict[str, Any]]:
+    """The mechanisms by number; ``not_applicable`` says why one has no file."""
+    text = (FILES / "mechanisms.toml").read_text(encoding="utf-8")
+    found: list[dict[str, Any]] = tomllib.loads(text)["mechanism"]
+    return found
+
+
+def candidate(cheat: Cheat, policy: bool) -> Candidate:
+    """The cheat as somebody else's candidate, under another name with policy than without."""
+    text = cheat.source if policy else f"{cheat.source}\n# judged without policy\n"
+    return new_candidate(text, cheat.task, author="cheat", parents=(), note=cheat.name)
+
+
+def by_policy(task: Task, cheat: Cheat) -> tuple[str, str]:
+    """(status or "", message) of the check that runs nothing."""
+    found = policy_check.check(task, candidate(cheat, True))
+    return found.status or "", found.message
+
+
+def judge(gate: Gate, cheat: Cheat, canaries: Canaries, *, policy: bool) -> Found:
+    """Puts a cheat through its walk, and looks at the canaries afterwards."""
+    names = [name for name in WALKS[cheat.walk] if policy or name != "policy"]
+    begun = time.monotonic()
+    canaries.set_out()
+    verdict = gate.judge_bits(candidate(cheat, policy), names)
+    return found(cheat, verdict, canaries, time.monotonic() - begun)
+
+
+def found(cheat: Cheat, verdict: Verdict, canaries: Canaries, seconds: float) -> Found:
+    """The first wall of a verdict."""
+    failed = [check for check in verdict.checks if check.status == "fail"]
+    check, message = (failed[0].name, failed[0].message) if failed else (NONE, "")
+    text = json.dumps([[c.message, c.evidence] for c in verdict.checks], default=str)
+    return Found(
+        status=verdict.status,
+        check=check,
+        message=message,
+        effects=canaries.touched(text),
+        seconds=round(seconds, 3),
+    )
+
+
+def judge_all(name: str, only: str, canaries: Canaries) -> Iterator[tuple[Cheat, Found, Found]]:
+    """(cheat, with policy, without) of a task, one by one.
+
+    A cheat that policy lets pass has one walk: without policy it is the same.
+    """
+    task = catalog.load_task(name, "cpu")
+    sandbox = choose("auto", trusted_origin=False)
+    limits = Limits(trace_timeout_s=20.0, compile_timeout_s=40.0, sessions_max=12)
+    gate = Gate(task, devices.get("cpu"), sandbox, secrets.randbits(255), limits)
+    try:
+        if gate.judge_bits(gate.seed).status != "ACCEPTED":
+            raise SystemExit(f"the seed of {name} fails")
+        for cheat in load(name, only):
+            on = judge(gate, cheat, canaries, policy=True)
+            off = judge(gate, cheat, canaries, policy=False) if on.check == "policy" else on
+            yield cheat, on, off
+    finally:
+        gate.close()
+        sandbox.close()
+
+
+def faults(cheat: Cheat, on: Found, off: Found) -> list[str]:
+    """What is not as the file says."""
+    said = []
+    if on.wall != cheat.expect:
+        said.append(f"with policy {on.wall}, expected {cheat.expect}")
+    if off.wall != cheat.without_policy:
+        said.append(f"without policy {off.wall}, expected {cheat.without_policy}")
+    said += [f"effect: {effect}" for effect in (*on.effects, *off.effects)]
+    if (on.status == "ACCEPTED") != bool(cheat.gap):
+        said.append("accepted" if not cheat.gap else "a gap that is none")
+    return said
+
+
+def record(cheat: Cheat, on: Found, off: Found) -> dict[str, Any]:
+    """One entry of the results."""
+    return {
+        "name": cheat.name,
+        "task": cheat.task,
+        "mechanisms": list(cheat.mechanisms),
+        "exploits": cheat.exploits,
+        "disguise_of": cheat.disguise_of,
+        "walk": cheat.walk,
+        "gap": cheat.gap,
+        "sha256": cheat.sha256,
+        "with_policy": asdict(on),
+        "without_policy": asdict(off),
+        "as_expected": not faults(cheat, on, off),
+    }
+
+
+def judged_before() -> dict[str, tuple[Found, Found]]:
+    """(with policy, without) on record, by name, of files whose code is as it was."""
+    if not RESULT.exists():
+        return {}
+    document = json.loads(RESULT.read_text(encoding="utf-8"))
+    now = {cheat.name: cheat.sha256 for cheat in load()}
+    return {
+        one["name"]: (_read(one["with_policy"]), _read(one["without_policy"]))
+        for one in document["cheats"]
+        if now.get(one["name"]) == one["sha256"]
+    }
+
+
+def _read(raw: dict[str, Any]) -> Found:
+    return Found(**{**raw, "effects": tuple(raw["effects"])})
+
+
+def summary(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Counts for the top of the file."""
+    return {
+        "count": len(records),
+        "as_expected": sum(one["as_expected"] for one in records),
+        "gaps": sum(bool(one["gap"]) for one in records),
+        "first_wall": dict(Counter(one["with_policy"]["check"] for one in records).most_common()),
+        "first_wall_without_policy": dict(
+            Counter(one["without_policy"]["check"] for one in records).most_common()
+        ),
+    }
+
+
+def main() -> int:
+    """Judges what is asked for, prints one line each, writes results and table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--task", choices=TASKS, action="append")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--policy-only", action="store_true", help="runs nothing, writes nothing")
+    parser.add_argument("--render", action="store_true", help="judges nothing, writes the table")
+    arguments = parser.parse_args()
+    names = () if arguments.render else tuple(arguments.task or TASKS)
+    if arguments.policy_only:
+        return _policy_only(names, arguments.only)
+    held = judged_before()
+    with Canaries() as canaries:
+        for name in names:
+            for cheat, on, off in judge_all(name, arguments.only, canaries):
+                said = faults(cheat, on, off)
+                held[cheat.name] = (on, off)
+                mark = "BAD" if said else "ok "
+                print(f"{mark} {name}/{cheat.name}: {'; '.join(said) or off.wall} | {off.message}")
+                sys.stdout.flush()
+            _write(held)
+    _write(held)
+    kept = [cheat for cheat in load(only=arguments.only) if cheat.name in held]
+    return int(any(faults(cheat, *held[cheat.name]) for cheat in kept))
+
+
+def _policy_only(names: tuple[str, ...], only: str) -> int:
+    wrong = 0
+    for name in names:
+        task = catalog.load_task(name, "cpu")
+        for cheat in load(name, only):
+            status, message = by_policy(task, cheat)
+            as_said = (status == "POLICY") == (cheat.expect[1] == "policy")
+            wrong += not as_said
+            print(f"{'ok ' if as_said else 'BAD'} {name}/{cheat.name}: {message or 'passes'}")
+    return 1 if wrong else 0
+
+
+def _write(held: dict[str, tuple[Found, Found]]) -> None:
+    """Results of all files that were judged, and their table."""
+    kept = [record(cheat, *held[cheat.name]) for cheat in load() if cheat.name in held]
+    document = {
+        "schema": "kernelsmith.benchmark.cheats/1",
+        "machine": {"device": devices.get("cpu").describe(), "cores": os.cpu_count()},
+        "written_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        **summary(kept),
+        "mechanisms": mechanisms(),
+        "cheats": kept,
+    }
+    RESULT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    TABLE.write_text(render(document), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
