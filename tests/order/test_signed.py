@@ -256,3 +256,16 @@ def test_bad_input_is_refused() -> None:
         reveal_signed(kernel(chain(0, 4)), 4, BF16, budget=Budget(queries=0))
     with pytest.raises(InfrastructureError, match="shape"):
         reveal_signed(lambda rows: rows, 4, BF16)
+
+
+@pytest.mark.parametrize("units", [64, 256])
+def test_a_running_total_of_a_tensor_core_takes_few_rounds(units: int) -> None:
+    total: Nested = tuple(range(16))
+    for at in range(16, units, 16):
+        total = (total, *range(at, at + 16))
+    found = reveal_signed(kernel(total, fused="cut"), units, BF16)
+    assert isinstance(found, Revealed)
+    assert found.tree == Tree.of(total)
+    assert "terms aligned to the largest with 1 guard bits, cut" in found.arithmetic
+    assert found.rounds <= 9
+    assert found.queries <= 9 * units + 200

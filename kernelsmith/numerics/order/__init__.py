@@ -20,16 +20,10 @@ from kernelsmith.numerics.order.formats import (
     factors,
     product_format,
 )
-from kernelsmith.numerics.order.nonnegative import (
-    Terms,
-    exponentials,
-    magnitudes,
-    nonnegative_steps,
-    reveal_nonnegative,
-    squares,
-)
+from kernelsmith.numerics.order.nonnegative import nonnegative_steps, reveal_nonnegative
 from kernelsmith.numerics.order.reveal import reveal_signed, signed_steps
 from kernelsmith.numerics.order.shapes import describe
+from kernelsmith.numerics.order.terms import Terms, exponentials, magnitudes, squares
 from kernelsmith.numerics.order.tree import Tree
 
 __all__ = [

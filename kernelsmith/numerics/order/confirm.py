@@ -40,7 +40,8 @@ def confirm(tree: Tree, reading: Reading, draw: int) -> Steps:
     return Unexplained(
         reason=_named(tree, terms, reading, sums)
         or "the tree that the probes show does not give the kernel's sums of other numbers: terms "
-        "are changed before they are added, sums are corrected, or the order depends on the data",
+        "are changed before they are added, sums are corrected, or the order depends on the data "
+        "or on the rows beside it",
         inputs=tuple(terms[row].tolist()),
         expected=float(predicted[row]),
         actual=float(sums[row]),
@@ -169,7 +170,7 @@ def _others(tree: Tree, order: list[int]) -> list[tuple[str, Callable[[Float64s]
 
 def leaves_in_order(tree: Tree) -> list[int]:
     """The units in the order in which a walk of the tree adds them, deepest sums first."""
-    size = tree.sizes()
+    size, least = tree.sizes(), tree.least()
     order: list[int] = []
     stack = [tree.root]
     while stack:
@@ -177,7 +178,7 @@ def leaves_in_order(tree: Tree) -> list[int]:
         if node < tree.units:
             order.append(node)
         # The last one is walked first: the largest, of equals the one with the least unit.
-        stack.extend(sorted(tree.children(node)[::-1], key=lambda child: size[child]))
+        stack.extend(sorted(tree.children(node), key=lambda child: (size[child], -least[child])))
     return order
 
 

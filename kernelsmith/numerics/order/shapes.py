@@ -17,6 +17,9 @@ def describe(tree: Tree) -> str:
     """The tree in a phrase: a known shape, blocks or lanes of known shapes, or its depth."""
     units = "1 unit" if tree.units == 1 else f"{tree.units} units"
     found = shape(tree)
+    order = _chain_order(tree) if found is None else None
+    if order is not None and tree.widest == 2:
+        found = f"one after another, in the order {', '.join(map(str, order[:8]))}, ..."
     text = f"{units}, {found}" if found else f"{units} in no regular shape, {depth(tree)} sums deep"
     odd = sorted({bits for bits in tree.bits if bits != FLOAT32_BITS})
     if odd:

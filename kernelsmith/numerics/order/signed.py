@@ -1,152 +1,26 @@
-"""Counting under ±M: how large the sum is in which two units meet (FPRev, arXiv 2411.00442).
+"""The searches that count ones under ±M (FPRev, arXiv 2411.00442).
 
-M at unit i, -M at unit j and ones elsewhere: ones that join M or -M before these cancel are lost,
-so the sum is the number of ones outside the sum in which i and j meet. The basic search asks this
-of all pairs at once. The refined one asks it of one unit against the others, which tells the whole
-way from that unit to the root and which units hang from it where; then of the units that hang
-together, and so on: n - 1 queries for a chain, about n log2(n) / 2 for a balanced tree.
+The basic search asks of all pairs at once in how large a sum they meet. The refined one asks it of
+one unit against the others, which tells the whole way from that unit to the root and which units
+hang from it where; then of the units that hang together, and so on: n - 1 queries for a chain,
+about n log2(n) / 2 for a balanced tree.
 """
 
-from collections.abc import Generator
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 
-from kernelsmith.numerics.order.asking import Failure, Ints, Rows, Unexplained, placed, together
-from kernelsmith.numerics.order.formats import Float64s, Reading
+from kernelsmith.numerics.order.asking import Ints, Unexplained
+from kernelsmith.numerics.order.cancelling import Scale, counted
 from kernelsmith.numerics.order.tree import Tree, joined
-from kernelsmith.numerics.order.triples import TreeSteps
-
-EXPONENTS_SEEN = 53
-"""How far M is above the ones, where the format allows: a float64 sum loses them too."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """The two numbers that probing signed sums takes.
-
-    Attributes:
-        big: M, a power of two.
-        one: the one, a power of two.
-        counts: what is read of 0, 1, 2, ... ones, as far as every count reads differently.
-    """
-
-    big: float
-    one: float
-    counts: Float64s
-
-    @property
-    def most(self) -> int:
-        """The most ones that one row may hold."""
-        return len(self.counts) - 1
-
-    def count(self, sums_Q: Float64s) -> Ints:
-        """How many ones are left in each sum, -1 where it is no count."""
-        order = np.argsort(self.counts)
-        place = np.searchsorted(self.counts, sums_Q, sorter=order).clip(0, self.most)
-        found = order[place]
-        return np.where(self.counts[found] == sums_Q, found, -1)
-
-
-def scales(units: int, reading: Reading) -> list[Scale]:
-    """Pairs of M and one that can tell counts of up to ``units`` apart, the best first.
-
-    The last one suits an accumulator as narrow as float16, where the others overflow.
-    """
-    unit = reading.unit
-    room = int(units).bit_length() + 1
-    top = min(unit.top, 126)
-    found = []
-    for far, big in ((EXPONENTS_SEEN, top), (24, top), (11, 15)):
-        for one in (0, unit.normal, unit.bottom):
-            low = -10 if (far, one) == (11, 0) else one
-            if big <= top and low >= unit.bottom and big - low >= far + room:
-                counts = _readable(units, 2.0**low, reading)
-                if len(counts) > 1:
-                    found.append(Scale(big=2.0**big, one=2.0**low, counts=counts))
-    return list({(scale.big, scale.one): scale for scale in found}.values())
-
-
-def _readable(units: int, one: float, reading: Reading) -> Float64s:
-    """What 0, 1, 2, ... ones read as, up to the first that reads as an earlier one or as none."""
-    seen = reading.read(np.arange(units + 1, dtype=np.float64) * np.float64(one))
-    values: set[float] = set()
-    for index, value in enumerate(seen.tolist()):
-        if value in values or value != value or abs(value) == np.inf:
-            return seen[:index]
-        values.add(value)
-    return seen
-
-
-@dataclass(frozen=True, slots=True)
-class SignedTriples:
-    """Triples by cancellation: one at i is lost unless j (M) and k (-M) cancel before it comes."""
-
-    units: int
-    scale: Scale
-
-    def rows(self, triples_T3: Ints) -> Rows:
-        """One row a triple (i, j, k): do j and k meet before either meets i?"""
-        numbers = np.array([self.scale.one, self.scale.big, -self.scale.big])
-        return placed(np.zeros(self.units), triples_T3, np.tile(numbers, (len(triples_T3), 1)))
-
-    def decode(self, triples_T3: Ints, sums_T: Float64s) -> Ints:
-        """1 for yes, 0 for no, -1 where the sum is neither answer."""
-        del triples_T3
-        # Where sums are cut, -M + 1 is not -M, and a lost one leaves a step of M behind.
-        return np.where(np.isnan(sums_T), -1, sums_T == self.scale.counts[1])
-
-
-Counts = Generator[Rows, Float64s, list[Ints] | Failure]
-
-
-def _counted(units: int, scale: Scale, sets: list[tuple[list[int], Ints]]) -> Counts:
-    """For several sets of ones, how many of them are under the sum where each pair meets.
-
-    Args:
-        units: of the whole sum.
-        scale: M and one.
-        sets: the units that hold ones, and pairs [P, 2] to hold M and -M.
-
-    Returns:
-        Of each set: the counts [P], units of the pair included if they are in the set.
-    """
-    parts: list[Rows] = []
-    for ones, pairs in sets:
-        numbers = np.tile(np.array([scale.big, -scale.big]), (len(pairs), 1))
-        for start in range(0, len(ones), scale.most):
-            ground = np.zeros(units)
-            ground[ones[start : start + scale.most]] = scale.one
-            parts.append(placed(ground, pairs, numbers))
-    rows = together(parts)
-    sums = yield rows
-    left = scale.count(sums)
-    if (left < 0).any():
-        row = int(np.argmax(left < 0))
-        value = float(sums[row])
-        return Unexplained(
-            reason=f"M and -M among ones gave {value:g} x 2**{int(np.log2(scale.one))} "
-            "where only a count of ones can be left: the sum is not made of additions that each "
-            "round once"
-            if np.isfinite(value)
-            else f"M and -M among ones gave {value}: the sum overflows",
-            inputs=tuple(rows.dense(row, row + 1)[0].tolist()),
-            actual=value,
-        )
-    found: list[Ints] = []
-    start = 0
-    for ones, pairs in sets:
-        pieces = -(-len(ones) // scale.most)
-        outside = left[start : start + pieces * len(pairs)].reshape(pieces, -1).sum(axis=0)
-        start += pieces * len(pairs)
-        found.append(len(ones) - outside)
-    return found
+from kernelsmith.numerics.order.triples import FUSED_MOST, TreeSteps
 
 
 def basic(units: int, scale: Scale) -> TreeSteps:
     """The tree from all pairs, in one round."""
     pairs = np.stack(np.triu_indices(units, 1), axis=1)
-    found = yield from _counted(units, scale, [(list(range(units)), pairs)])
+    found = yield from counted(units, scale, [(list(range(units)), pairs)])
     if not isinstance(found, list):
         return found
     size = np.ones((units, units), dtype=np.int64)
@@ -187,42 +61,80 @@ class _Open:
 
     They are under one child of a sum, or under several children of a fused one: then their own
     sum is the one that also holds ``witness``, a unit known to be beside them.
+
+    Attributes:
+        spread: grows where one way to the root left nearly all units together.
+        fused: they are under several children, most likely each under one: all pairs are asked.
     """
 
     units: list[int]
     witness: int | None
-    spread: float
+    spread: float = 0.0
+    fused: bool = False
     children: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def ones(self) -> list[int]:
+        """The units that hold ones."""
+        return self.units if self.witness is None else [*self.units, self.witness]
 
 
 def refined(units: int, scale: Scale) -> TreeSteps:
     """The tree by one unit's way to the root at a time, all open parts in each round."""
-    parts = [_Open(list(range(units)), None, 0.0)]
+    parts = [_Open(list(range(units)), None)]
     names: dict[int, list[tuple[str, int]]] = {}
     random = np.random.default_rng(units)
     live = [0]
     while live:
-        pivots = {index: _pivot(parts[index], random) for index in live}
-        sets: list[tuple[list[int], Ints]] = []
-        for index, pivot in pivots.items():
-            part = parts[index]
-            others = [unit for unit in part.units if unit != pivot]
-            ones = part.units if part.witness is None else [*part.units, part.witness]
-            pairs = np.array([(pivot, unit) for unit in others], dtype=np.int64).reshape(-1, 2)
-            sets.append((ones, pairs))
-        if any(len(pairs) for _, pairs in sets):
-            found = yield from _counted(units, scale, sets)
+        asked = [_pairs(parts[index], random) for index in live]
+        sets = [(parts[index].ones, pairs) for index, pairs in zip(live, asked, strict=True)]
+        if any(len(pairs) for pairs in asked):
+            found = yield from counted(units, scale, sets)
             if not isinstance(found, list):
                 return found
         else:
             found = [np.zeros(0, dtype=np.int64) for _ in sets]
-        added: list[int] = []
-        for (index, pivot), (_, pairs), counts in zip(pivots.items(), sets, found, strict=True):
-            failure = _way_to_the_root(parts, index, pivot, pairs[:, 1], counts, names, added)
+        start = len(parts)
+        for index, pairs, counts in zip(live, asked, found, strict=True):
+            if parts[index].fused:
+                _siblings(parts, index, pairs, counts)
+                continue
+            failure = _way_to_the_root(parts, index, pairs, counts, names)
             if failure is not None:
                 return failure
-        live = added
+        live = list(range(start, len(parts)))
     return _resolved(parts, names)
+
+
+def _pairs(part: _Open, random: np.random.Generator) -> Ints:
+    """The pairs to ask: of a pivot with each other unit, or all."""
+    if part.fused:
+        return np.array(list(combinations(part.units, 2)), dtype=np.int64).reshape(-1, 2)
+    pivot = _pivot(part, random)
+    others = [unit for unit in part.units if unit != pivot]
+    return np.array([(pivot, unit) for unit in others], dtype=np.int64).reshape(-1, 2)
+
+
+def _siblings(parts: list[_Open], index: int, pairs: Ints, counts: Ints) -> None:
+    """Parts the units under several children of a fused sum: those that meet without the witness.
+
+    What is inconsistent here fails later, when the parts are asked on their own.
+    """
+    part = parts[index]
+    group = {unit: unit for unit in part.units}
+    for (first, second), count in zip(pairs.tolist(), counts.tolist(), strict=True):
+        if count <= len(part.units) and group[first] != group[second]:
+            old = group[second]
+            for unit in part.units:
+                if group[unit] == old:
+                    group[unit] = group[first]
+    for leader in dict.fromkeys(group.values()):
+        members = [unit for unit in part.units if group[unit] == leader]
+        if len(members) == 1:
+            part.children.append(("node", members[0]))
+        else:
+            parts.append(_Open(members, part.witness))
+            part.children.append(("part", len(parts) - 1))
 
 
 def _pivot(part: _Open, random: np.random.Generator) -> int:
@@ -235,14 +147,14 @@ def _pivot(part: _Open, random: np.random.Generator) -> int:
 def _way_to_the_root(
     parts: list[_Open],
     index: int,
-    pivot: int,
-    others: Ints,
+    pairs: Ints,
     counts: Ints,
     names: dict[int, list[tuple[str, int]]],
-    added: list[int],
 ) -> Unexplained | None:
     """Reads off where the other units of a part hang on the way from its pivot to its root."""
     part = parts[index]
+    pivot = int(pairs[0, 0]) if len(pairs) else part.units[0]
+    others = pairs[:, 1]
     here: tuple[str, int] = ("node", pivot)
     reached = 1
     for count in np.unique(counts).tolist():
@@ -254,9 +166,9 @@ def _way_to_the_root(
         if len(group) == 1:
             hanging: tuple[str, int] = ("node", group[0])
         else:
-            bad = len(group) > 0.75 * len(part.units)
-            parts.append(_Open(group, pivot, part.spread + 1 if bad else 0.0))
-            added.append(len(parts) - 1)
+            spread = part.spread + 1 if len(group) > 0.75 * len(part.units) else 0.0
+            fused = beside and len(group) <= FUSED_MOST
+            parts.append(_Open(group, pivot, spread, fused))
             hanging = ("part", len(parts) - 1)
         if beside:
             part.children = [here, hanging]

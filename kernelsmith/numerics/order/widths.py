@@ -9,8 +9,8 @@ from collections.abc import Generator
 import numpy as np
 
 from kernelsmith.numerics.order.asking import Failure, Ints, Rows, Unexplained, placed
+from kernelsmith.numerics.order.cancelling import Scale
 from kernelsmith.numerics.order.formats import Float64s, Reading
-from kernelsmith.numerics.order.signed import Scale
 from kernelsmith.numerics.order.tree import FLOAT32_BITS, Tree
 
 _SWEEP = range(2, 60)
