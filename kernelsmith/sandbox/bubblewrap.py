@@ -37,7 +37,7 @@ class Bubblewrap:
         return self.pool.lease(role, lambda folder: self._command(role, folder))
 
     def _command(self, role: Role, folder: Path) -> Command:
-        nodes = paths.gpu_nodes(role)
+        nodes, driver = paths.gpu_nodes(role), paths.driver_folder(role)
         settings = json.dumps(
             {
                 "landlock": True,
@@ -49,7 +49,7 @@ class Bubblewrap:
         )
         inside = paths.worker_command(role, INSIDE_SPOOL, settings)
         return Command(
-            arguments=(*wall_arguments(self.program, folder, nodes), "--", *inside),
+            arguments=(*wall_arguments(self.program, folder, nodes, driver), "--", *inside),
             environment={},
             working_folder=Path("/"),
         )
@@ -161,9 +161,12 @@ def version(program: Path) -> str:
     return done.stdout.strip().removeprefix("bubblewrap ")
 
 
-def wall_arguments(program: Path, folder: Path, gpu_nodes: Sequence[Path] = ()) -> list[str]:
+def wall_arguments(
+    program: Path, folder: Path, gpu_nodes: Sequence[Path] = (), driver: Path | None = None
+) -> list[str]:
     """bwrap with all of its options; ``folder`` becomes the spool inside. With ``gpu_nodes`` those
-    device files are there too, and what the driver reads of the machine."""
+    device files are there too, and what the driver reads of the machine; ``driver`` is where its
+    libraries lie, if not where the system looks for them."""
     seen = paths.visible()
     command = [str(program), "--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net"]
     command += ["--unshare-uts", "--unshare-cgroup-try", "--die-with-parent", "--new-session"]
@@ -171,7 +174,7 @@ def wall_arguments(program: Path, folder: Path, gpu_nodes: Sequence[Path] = ()) 
     command += ["--hostname", "kernelsmith", "--clearenv"]
     # Before what is bound: a checkout or an environment may itself lie in /tmp.
     command += ["--size", str(TMP_BYTES), "--tmpfs", INSIDE_TMP]
-    for name, value in paths.environment(INSIDE_TMP, seen.python_path).items():
+    for name, value in paths.environment(INSIDE_TMP, seen.python_path, driver).items():
         command += ["--setenv", name, value]
     for place in seen.system:
         # /lib and its like are links into /usr on most systems.
@@ -179,7 +182,7 @@ def wall_arguments(program: Path, folder: Path, gpu_nodes: Sequence[Path] = ()) 
             command += ["--symlink", os.readlink(place), str(place)]
         else:
             command += ["--ro-bind", str(place), str(place)]
-    for place in (*seen.python, seen.package):
+    for place in (*seen.python, seen.package, *([driver] if driver else ())):
         command += ["--ro-bind", str(place), str(place)]
     command += ["--proc", "/proc", "--dev", "/dev"]
     for node in gpu_nodes:

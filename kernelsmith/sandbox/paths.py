@@ -19,6 +19,7 @@ PYTHON_FLAGS = ("-s", "-P", "-B")
 # machine code, never for one that holds candidate Python.
 GPU_NODES: tuple[str, ...] = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 GPU_NODES += ("nvidia[0-9]*", "nvidia-caps/*", "dxg")
+DRIVER = "libcuda.so.1"
 GPU_PLACES = ("/sys/bus", "/sys/devices", "/sys/module")
 GPU_FACTS = ("/proc/driver/nvidia", "/proc/devices", "/proc/modules", *GPU_PLACES)
 ENVIRONMENT = {
@@ -78,6 +79,14 @@ def gpu_nodes(role: Role, folder: Path = Path("/dev")) -> list[Path]:
     return sorted(path for name in GPU_NODES for path in folder.glob(name))
 
 
+def driver_folder(role: Role, variables: Mapping[str, str] | None = None) -> Path | None:
+    """Where ``LD_LIBRARY_PATH`` has the NVIDIA driver, for a worker that may use it: containers put
+    it there, and a worker inherits no such path."""
+    listed = (os.environ if variables is None else variables).get("LD_LIBRARY_PATH", "")
+    folders = [] if role == "frontend" else [Path(one) for one in listed.split(":") if one]
+    return next((one.absolute() for one in folders if (one / DRIVER).exists()), None)
+
+
 def limits_of(given: Mapping[str, int] | None) -> dict[str, int]:
     """All limits of a job (see ``worker.wall.Limits``), defaults where none are given.
 
@@ -101,15 +110,18 @@ def worker_command(role: str, spool: str, settings_json: str) -> list[str]:
     return [python, *PYTHON_FLAGS, "-m", "kernelsmith.worker", role, spool, settings_json]
 
 
-def environment(tmp: str, python_path: Iterable[Path]) -> dict[str, str]:
+def environment(
+    tmp: str, python_path: Iterable[Path], driver: Path | None = None
+) -> dict[str, str]:
     """All of a worker's environment; nothing is inherited but which GPUs are meant.
 
     Args:
         tmp: the private folder for temporary files, as seen inside.
         python_path: see :class:`Visible`.
+        driver: see :func:`driver_folder`.
     """
     values = ENVIRONMENT | {"HOME": tmp, "TMPDIR": tmp, "TRITON_CACHE_DIR": f"{tmp}/triton"}
-    values |= gpu_environment()
+    values |= gpu_environment() | ({"LD_LIBRARY_PATH": str(driver)} if driver else {})
     path = os.pathsep.join(map(str, python_path))
     return values | ({"PYTHONPATH": path} if path else {})
 

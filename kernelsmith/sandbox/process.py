@@ -53,7 +53,8 @@ class Process:
         # closed, so the package is found through a folder that holds nothing else.
         (packages / seen.package.name).symlink_to(seen.package)
         nodes = list(map(str, paths.gpu_nodes(role)))
-        gpu_facts = paths.GPU_FACTS if nodes else ()
+        driver = paths.driver_folder(role)
+        gpu_facts = (*(paths.GPU_FACTS if nodes else ()), *([str(driver)] if driver else ()))
         settings = json.dumps(
             {
                 "landlock": self.landlock,
@@ -65,7 +66,7 @@ class Process:
         )
         return Command(
             arguments=tuple(paths.worker_command(role, str(folder), settings)),
-            environment=paths.environment(str(tmp), [packages, *seen.python_path]),
+            environment=paths.environment(str(tmp), [packages, *seen.python_path], driver),
             working_folder=tmp,
         )
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shutil
 import sys
 import textwrap
 from pathlib import Path
@@ -114,7 +115,7 @@ def test_what_a_gpu_runs_walks_through_on_a_stand_in(
     tmp_path: Path, built: Fake, script: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It loads real cubins and does nothing with them: every figure is wrong, no step is missing.
-    (tmp_path / "libcuda.so.1").symlink_to(built.path)
+    shutil.copy(built.path, tmp_path / "libcuda.so.1")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     out = tmp_path / "record.json"
     assert script.main(["--only", "driver,faults", "--out", str(out)]) == 1
@@ -125,6 +126,8 @@ def test_what_a_gpu_runs_walks_through_on_a_stand_in(
     assert faults["driver"]["guard_page_bytes"] == 2 << 20
     assert faults["driver"]["fault"].startswith("none")
     assert "unnoticed" in faults["wrong"][0]
+    # Behind the wall too the driver is found, and a job's whole way gone.
+    assert {one["status"] for one in faults["jobs"]} == {"wrong output"}
 
 
 def test_the_committed_dry_run_says_what_it_is() -> None:

@@ -43,6 +43,19 @@ def test_which_gpu_is_meant_is_all_that_a_worker_inherits() -> None:
     assert gpu_environment(here) == {"CUDA_VISIBLE_DEVICES": "3"}
 
 
+def test_a_driver_on_the_library_path_is_there_for_workers_that_use_it(tmp_path: Path) -> None:
+    (tmp_path / "libcuda.so.1").touch()
+    here = {"LD_LIBRARY_PATH": f"/nowhere:{tmp_path}"}
+    assert paths.driver_folder("frontend", here) is None
+    assert paths.driver_folder("seed", {"LD_LIBRARY_PATH": "/nowhere"}) is None
+    driver = paths.driver_folder("seed", here)
+    assert driver == tmp_path
+    command = bubblewrap.wall_arguments(Path("bwrap"), tmp_path, (), driver)
+    at = command.index("LD_LIBRARY_PATH")
+    assert command[at - 1 : at + 2] == ["--setenv", "LD_LIBRARY_PATH", str(tmp_path)]
+    assert ["--ro-bind", str(tmp_path)] == command[command.index(str(tmp_path), at + 2) - 1 :][:2]
+
+
 def test_a_worker_has_a_user_name_where_no_password_file_knows_its_user(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

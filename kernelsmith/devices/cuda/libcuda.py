@@ -19,6 +19,7 @@ FOLDERS = (
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib64",
     "/usr/local/nvidia/lib64",
+    "/usr/local/nvidia/lib",
     "/usr/lib/wsl/lib",
     "/usr/local/cuda/compat",
 )
