@@ -1,181 +1,180 @@
-"""Every one-spot mutant of the seeds through the real gate: who rejects it, at which element.
+"""Planted bugs: one-spot mutants of seeds and winners through the real gate, beside allclose.
 
-    python benchmarks/mutants.py [--task NAME] [--only TEXT]
+    python benchmarks/mutants.py [--minutes N] [--jobs 2] [--task NAME] [--per-kind 5] [--again]
 
-The tables are ``tests/mutants/*.toml``: what is replaced, and the check and status that must
-reject it. Each also lists changes that keep all bits, with the reason; those must pass every
-check about bits. Nothing is timed. Writes ``benchmarks/results/mutants.json`` unless ``--only``
-is given. Exit code 1 if anything came out otherwise than the table says.
+Mutants are drawn by the engine (``kernelsmith.gate.probes.engine``), ``--per-kind`` of each kind
+from each seed and from each recorded winner (``tests/mutants/winners``), and taken from the tables
+by hand (``tests/mutants/*.toml``). Each is judged by every check about bits, and by tolerance on
+the same outputs. Nothing is timed. What was judged is kept in ``build/mutants`` line by line, so
+that a run that was cut goes on; ``--again`` starts anew. Writes ``benchmarks/results/mutants.json``
+and ``docs/mutants.md``. Exit code 1 if a mutant by hand came out otherwise than its table says.
 """
 
 import argparse
+import datetime
 import hashlib
 import json
 import secrets
+import subprocess
 import sys
 import time
-import tomllib
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import mutant_report
+from mutant_items import DRAW, PER_KIND, TASKS, Item, items, parents
+from mutant_judging import as_expected, desk, judge
+
 from kernelsmith import catalog, devices
+from kernelsmith.gate.epoch import epoch
 from kernelsmith.gate.judge import Gate
-from kernelsmith.model import Candidate, Task, new_candidate, seed_candidate
 from kernelsmith.sandbox.process import open_process
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "mutants.json"
-TASKS = ("rms_norm", "linear", "swiglu", "logprob")
+PAGE = ROOT / "docs" / "mutants.md"
+KEPT = ROOT / "build" / "mutants"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    """``old`` becomes ``new`` where it stands for the ``nth`` time. ``status`` ACCEPTED and no
-    ``check`` for a change that keeps all bits, for the ``reason``."""
-
-    name: str
-    old: str
-    new: str
-    nth: int = 1
-    kind: str = "equal"
-    check: str | None = None
-    status: str = "ACCEPTED"
-    reason: str = ""
+def key(task_name: str) -> str:
+    """What a kept record hangs on: the task, the device, Triton. Not the gate's own code."""
+    task = catalog.load_task(task_name, "cpu")
+    bits = epoch(task, devices.get("cpu").describe())
+    return hashlib.sha256(f"{bits} {task!r}".encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """What the gate made of a mutant; ``message`` names the first differing element.
-
-    The check "parity" stands for parity.train or parity.infer, whichever met the mutant first.
-    """
-
-    name: str
-    kind: str
-    expected: tuple[str, str | None]
-    found: tuple[str, str | None]
-    message: str
-    seconds: float
-
-    @property
-    def as_expected(self) -> bool:
-        status, check = self.found
-        if self.expected[1] == "parity" and check is not None:
-            check = check.partition(".")[0]
-        return self.expected == (status, check)
+def kept(task: str, wanted: str) -> dict[str, dict[str, Any]]:
+    """Records of earlier runs by id; a line that was cut is left out."""
+    path = KEPT / f"{task}.jsonl"
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if record["key"] == wanted:
+            found[record["id"]] = record
+    return found
 
 
-def table(task: str) -> list[Mutant]:
-    """Mutants, then equal changes, of a task's seed."""
-    text = (ROOT / "tests" / "mutants" / f"{task}.toml").read_text(encoding="utf-8")
-    raw = tomllib.loads(text)
-    return [Mutant(**entry) for entry in (*raw["mutants"], *raw["equal"])]
-
-
-def mutated(source: str, mutant: Mutant) -> str:
-    """The seed with the one spot changed.
-
-    Raises:
-        ValueError: the spot is not there.
-    """
-    at = -1
-    for _ in range(mutant.nth):
-        at = source.index(mutant.old, at + 1)
-    return source[:at] + mutant.new + source[at + len(mutant.old) :]
-
-
-def candidate(task: Task, mutant: Mutant) -> Candidate:
-    """The mutant as a candidate of its task."""
-    source = mutated(task.seed_source, mutant)
-    parents = (seed_candidate(task).id,)
-    return new_candidate(
-        source, task.name, author="mutant", parents=parents, changes=(mutant.name,)
-    )
-
-
-def judge(gate: Gate, mutant: Mutant) -> Judged:
-    """Puts one mutant through the checks about bits."""
-    begun = time.monotonic()
-    verdict = gate.judge_bits(candidate(gate.task, mutant))
-    failed = [check for check in verdict.checks if check.status == "fail"]
-    return Judged(
-        name=mutant.name,
-        kind=mutant.kind,
-        expected=(mutant.status, mutant.check),
-        found=(verdict.status, failed[0].name if failed else None),
-        message=failed[0].message if failed else mutant.reason,
-        seconds=round(time.monotonic() - begun, 3),
-    )
-
-
-def judge_all(name: str, only: str) -> Iterator[Judged]:
-    """Judges a task's mutants one by one; the seed first, which must keep its bits.
-
-    Raises:
-        SystemExit: the seed fails.
-    """
+def work(name: str, per_kind: int, until: float) -> None:
+    """Judges those mutants of a task that have no record yet, until the time is up."""
     task = catalog.load_task(name, "cpu")
+    wanted = key(name)
+    known = kept(name, wanted)
+    todo = [item for item in items(task, per_kind) if item.id not in known]
+    if not todo or time.time() > until:
+        return
     sandbox = open_process()
     gate = Gate(task, devices.get("cpu"), sandbox, secrets.randbits(128))
+    KEPT.mkdir(parents=True, exist_ok=True)
     try:
-        seed = gate.judge_bits(seed_candidate(task))
-        if seed.status != "ACCEPTED":
-            raise SystemExit(f"the seed of {name} fails: {seed.checks[-1].message}")
-        for mutant in table(name):
-            if only in mutant.name:
-                yield judge(gate, mutant)
+        room = desk(gate, parents(task))
+        with (KEPT / f"{name}.jsonl").open("a", encoding="utf-8") as out:
+            out.write("\n")  # ends a line that was cut
+            for item in todo:
+                if time.time() > until:
+                    return
+                record = {"key": wanted, **judge(room, item)}
+                out.write(json.dumps(record) + "\n")
+                out.flush()
+                _tell(item, record)
     finally:
         gate.close()
         sandbox.close()
 
 
-def summary(judged: list[Judged]) -> dict[str, Any]:
-    """Counts for the top of the file."""
-    mutants = [one for one in judged if one.expected[0] != "ACCEPTED"]
-    equal = [one for one in judged if one.expected[0] == "ACCEPTED"]
-    return {
-        "mutants": len(mutants),
-        "rejected_by_the_right_check": sum(one.as_expected for one in mutants),
-        "equal": len(equal),
-        "equal_kept_their_bits": sum(one.as_expected for one in equal),
-        "by_check": dict(Counter(str(one.found[1]) for one in mutants)),
-        "by_kind": dict(Counter(one.kind for one in mutants)),
+def _tell(item: Item, record: dict[str, Any]) -> None:
+    mark = "ok " if as_expected(record) else "BAD"
+    where = f"{record['check']} {record['status']}".strip()
+    print(
+        f"{mark} {item.task} {item.parent} {item.kind}: {item.operator}: {item.name[:60]}: "
+        f"{record['outcome']} {where} {record['seconds']:.1f} s {record['message'][:120]}"
+    )
+    sys.stdout.flush()
+
+
+def side_by_side(names: list[str], jobs: int, per_kind: int, until: float) -> None:
+    """One process a task, ``jobs`` at a time.
+
+    Raises:
+        SystemExit: one of them failed.
+    """
+    waiting, running = list(names), dict[str, subprocess.Popen[bytes]]()
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            name = waiting.pop(0)
+            command = [sys.executable, __file__, "--work", name, "--per-kind", str(per_kind)]
+            running[name] = subprocess.Popen([*command, "--until", str(until)])
+        time.sleep(0.5)
+        for name, process in list(running.items()):
+            if process.poll() is None:
+                continue
+            del running[name]
+            if process.returncode:
+                for other in running.values():
+                    other.terminate()
+                raise SystemExit(f"the mutants of {name} ended with {process.returncode}")
+
+
+def records(names: list[str], per_kind: int) -> Iterator[tuple[Item, dict[str, Any] | None]]:
+    """Every mutant that is to be judged, with its record if it was."""
+    for name in names:
+        known = kept(name, key(name))
+        for item in items(catalog.load_task(name, "cpu"), per_kind):
+            yield item, known.get(item.id)
+
+
+def write(names: list[str], per_kind: int, seconds: float) -> int:
+    """Writes the figures and the page; returns how many came out otherwise than expected."""
+    pairs = list(records(names, per_kind))
+    found = [record for _, record in pairs if record is not None]
+    document = {
+        "schema": "kernelsmith.benchmark.mutants/2",
+        "written_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "device": devices.get("cpu").describe(),
+        "draw": DRAW,
+        "per_kind": per_kind,
+        "asked": len(pairs),
+        "judged": len(found),
+        "complete": len(found) == len(pairs),
+        "seconds_of_this_call": round(seconds, 1),
+        "as_their_tables_say": sum(as_expected(one) for one in found if one["expected"]),
+        "by_hand": sum(one["expected"] is not None for one in found),
+        "mutants": [{k: v for k, v in one.items() if k != "key"} for one in found],
     }
+    RESULT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(mutant_report.page(document), encoding="utf-8")
+    print(f"{len(found)} of {len(pairs)} mutants judged")
+    return sum(not as_expected(one) for one in found)
 
 
 def main() -> int:
-    """Judges what is asked for, prints one line each, writes the file."""
+    """Judges what has no record yet, then writes what there is."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--task", choices=TASKS, action="append")
-    parser.add_argument("--only", default="")
-    arguments = parser.parse_args()
-    results: dict[str, Any] = {}
-    if RESULT.exists():
-        results = json.loads(RESULT.read_text(encoding="utf-8"))
-    wrong = 0
-    for name in arguments.task or TASKS:
-        judged: list[Judged] = []
-        for one in judge_all(name, arguments.only):
-            judged.append(one)
-            wrong += not one.as_expected
-            mark = "ok " if one.as_expected else "BAD"
-            print(f"{mark} {name}: {one.name}: {one.found} {one.seconds:.1f} s {one.message}")
-            sys.stdout.flush()
-        task = catalog.load_task(name, "cpu")
-        results[name] = {
-            "device": "cpu",
-            "seed_sha256": hashlib.sha256(task.seed_source.encode()).hexdigest(),
-            **summary(judged),
-            "judged": [asdict(one) for one in judged],
-        }
-        if not arguments.only:
-            RESULT.parent.mkdir(exist_ok=True)
-            document = {"schema": "kernelsmith.benchmark.mutants/1", **results}
-            RESULT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    return 1 if wrong else 0
+    parser.add_argument("--minutes", type=float, default=60.0, help="start no mutant after these")
+    parser.add_argument("--jobs", type=int, default=2, help="tasks side by side")
+    parser.add_argument("--per-kind", type=int, default=PER_KIND)
+    parser.add_argument("--again", action="store_true", help="forget what was judged before")
+    parser.add_argument("--page", action="store_true", help="only write the page, from the figures")
+    parser.add_argument("--work", choices=TASKS, help=argparse.SUPPRESS)
+    parser.add_argument("--until", type=float, default=0.0, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.work:
+        work(asked.work, asked.per_kind, asked.until)
+        return 0
+    if asked.page:
+        document = json.loads(RESULT.read_text(encoding="utf-8"))
+        PAGE.write_text(mutant_report.page(document), encoding="utf-8")
+        return 0
+    begun = time.time()
+    names = list(asked.task or TASKS)
+    for name in names if asked.again else []:
+        (KEPT / f"{name}.jsonl").unlink(missing_ok=True)
+    side_by_side(names, asked.jobs, asked.per_kind, begun + 60 * asked.minutes)
+    return 1 if write(list(TASKS), asked.per_kind, time.time() - begun) else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,192 @@
+"""The page about planted bugs, from the figures alone."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from mutant_tolerance import DRAWS, RULES, SETS
+
+from kernelsmith.gate.probes.spot import KINDS
+
+Record = Mapping[str, Any]
+OUTCOMES = ("caught", "missed", "equivalent", "not built")
+SAME_CODE = "machine code and launches are the parent's everywhere"
+HEAD = """# Planted bugs
+
+One-spot mutants of the four seeds and of four recorded winners, judged by every check of the gate
+that is about bits, and beside it by `torch.allclose` on the outputs of the same kernels. Made by
+`make proof-mutants`, which writes this page; do not edit it.
+
+- **caught**: a check rejected it. **missed**: every check about bits let it through.
+- **equivalent**: the canonical TTIR (values numbered, constants where they are used), the options
+  and the launches of every plan class are its parent's, at all declared cases, with padded rows,
+  and at every row count of the declared range.
+  Nothing else is called equivalent: what is let through for another reason counts as missed.
+- **not built**: the mutant does not trace or compile, so nothing was planted. Left out of rates.
+- *drawn*: by the engine (`kernelsmith/gate/probes/engine.py`), from seeds and winners, spread over
+  kinds and operators by a fixed seed. *by hand*: the tables in `tests/mutants/`, of seeds; their
+  survivors are changes written down because no bit can differ, and count as missed like any other.
+- Seconds are those of the gate alone, on the machine below.
+"""
+BESIDE = f"""## Beside torch.allclose
+
+Rates over the mutants that build and are not equivalent. *gate*: as above. The other columns are a
+judge that sees the outputs of the same kernels and asks `torch.allclose(candidate, seed,
+equal_nan=True)`:
+
+- `torch.testing`: rtol and atol that `torch.testing.assert_close` takes by default for the output's
+  dtype (float32 1.3e-6 and 1e-5, bfloat16 1.6e-2 and 1e-5).
+- `KernelBench`: rtol = atol = 1e-4 for float32, 1e-2 for 16 bits, by the case's dtype, as
+  `get_tolerance_for_precision` in KernelBench's `src/kernelbench/eval.py` has it.
+- *declared*: on the task's own cases, the inputs that the gate compares. *public*: on one shape of
+  normal inputs, {DRAWS} draws, as public judges draw them; every entry, backward included, in
+  float32 and bfloat16. What crashes or writes nothing there counts as seen.
+
+A judge by tolerance that is given the gate's own cases still lets through what it lets through by
+definition; what lies between *declared* and *public* is what the cases are worth.
+"""
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """docs/mutants.md."""
+    every: Sequence[Record] = document["mutants"]
+    device = document["device"]
+    state = "all of them" if document["complete"] else "**not all of them**: run it again to go on"
+    parts = [
+        HEAD,
+        f"CPU figures ({device['cpu']}, {device['level']}); nothing here was run on a GPU. "
+        f"{document['judged']} of {document['asked']} mutants judged, {state}; written "
+        f"{document['written_at']}. By hand: {document['as_their_tables_say']} of "
+        f"{document['by_hand']} came out as their tables say.\n",
+        "## What the gate makes of them\n",
+        _table(every, "origin and parent", lambda one: f"{_origin(one)}, {one['parent']}"),
+        _table(every, "task", lambda one: one["task"]),
+        _table(every, "kind", lambda one: one["kind"], KINDS),
+        "## Which check caught them\n",
+        _checks(every),
+        BESIDE,
+        _beside(every),
+        "## Missed, by name\n",
+        *_missed(every),
+        "## Drawn mutants that are equivalent\n",
+        _equivalent(every),
+    ]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _origin(one: Record) -> str:
+    return "by hand" if one["origin"] == "hand" else "drawn"
+
+
+def _rows(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown; the first column is text, the others numbers."""
+    lines = [f"| {' | '.join(header)} |", "|---|" + "---:|" * (len(header) - 1)]
+    lines += [f"| {' | '.join(str(cell) for cell in row)} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _rate(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "–"
+
+
+def _table(
+    every: Sequence[Record],
+    title: str,
+    of: Callable[[Record], str],
+    names: Sequence[str] = (),
+) -> str:
+    found = names or sorted({of(one) for one in every})
+
+    def row(name: str, own: Sequence[Record]) -> list[object]:
+        count = Counter(one["outcome"] for one in own)
+        judged = count["caught"] + count["missed"]
+        seconds = sorted(one["seconds"] for one in own if one["outcome"] == "caught")
+        median = f"{seconds[len(seconds) // 2]:.1f}" if seconds else "–"
+        rate = _rate(count["caught"], judged)
+        return [name, len(own), *(count[outcome] for outcome in OUTCOMES), rate, median]
+
+    rows = [row(name, [one for one in every if of(one) == name]) for name in found]
+    header = (title, "mutants", *OUTCOMES, "catch rate", "median s to catch")
+    return _rows(header, [*rows, row("all", every)])
+
+
+def _checks(every: Sequence[Record]) -> str:
+    caught = [one for one in every if one["outcome"] == "caught"]
+    checks = sorted({one["check"] for one in caught})
+    rows = []
+    for kind in KINDS:
+        own = Counter(one["check"] for one in caught if one["kind"] == kind)
+        rows.append([kind, *(own[check] or "" for check in checks)])
+    total = Counter(one["check"] for one in caught)
+    return _rows(("kind", *checks), [*rows, ["all", *(total[check] for check in checks)]])
+
+
+def _beside(every: Sequence[Record]) -> str:
+    judged = [one for one in every if one["tolerance"] is not None]
+
+    def row(name: str, own: Sequence[Record]) -> list[object]:
+        gate = sum(one["outcome"] == "caught" for one in own)
+        seen = [
+            sum(one["tolerance"][where][rule] for one in own) for where in SETS for rule in RULES
+        ]
+        return [name, len(own), _rate(gate, len(own)), *(_rate(n, len(own)) for n in seen)]
+
+    rows = [row(kind, [one for one in judged if one["kind"] == kind]) for kind in KINDS]
+    for origin in ("drawn", "by hand"):
+        rows.append(row(origin, [one for one in judged if _origin(one) == origin]))
+    header = ("kind", "mutants", "gate", *(f"{rule}, {where}" for where in SETS for rule in RULES))
+    text = _rows(header, [*rows, row("all", judged)])
+    only = [
+        one
+        for one in judged
+        if one["outcome"] == "missed"
+        and any(one["tolerance"][where][rule] for where in SETS for rule in RULES)
+    ]
+    told = "none." if not only else "; ".join(_line(one) for one in only)
+    return f"{text}\nMutants that a tolerance sees and the gate does not: {told}\n"
+
+
+def _line(one: Record) -> str:
+    return f"{one['task']} {one['parent']} line {one['line']}, {one['operator']}"
+
+
+def _code(text: str) -> str:
+    return f"`{text.replace('|', chr(92) + '|')}`"
+
+
+def _missed(every: Sequence[Record]) -> list[str]:
+    missed = [one for one in every if one["outcome"] == "missed"]
+    groups = (
+        ("Drawn; other machine code, and no check saw a bit", "drawn", False),
+        (
+            "Drawn; machine code and launches are the parent's everywhere on the CPU",
+            "drawn",
+            True,
+        ),
+        ("By hand, with the reason", "by hand", None),
+    )
+    parts = []
+    for title, origin, same in groups:
+        own = [
+            one
+            for one in missed
+            if _origin(one) == origin and same in (None, one["message"] == SAME_CODE)
+        ]
+        parts.append(f"### {title}: {len(own)}\n")
+        for one in own:
+            change = f"{_code(one['old'])} → {_code(one['new'])}"
+            code = "same machine code" if one["message"] == SAME_CODE else "other machine code"
+            why = f": {one['reason']} ({code})" if one["reason"] else ""
+            name = f"{one['name']}; " if _origin(one) == "by hand" else ""
+            parts.append(f"- {_line(one)} ({one['kind']}): {name}{change}{why}")
+        parts.append("")
+    return parts
+
+
+def _equivalent(every: Sequence[Record]) -> str:
+    count = Counter(
+        f"{one['kind']}: {one['operator']}"
+        for one in every
+        if one["outcome"] == "equivalent" and _origin(one) == "drawn"
+    )
+    return _rows(("operator", "mutants"), sorted(count.items()))
