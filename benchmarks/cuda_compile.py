@@ -12,7 +12,6 @@ does not compile. Nothing is run: the figures say nothing of bits or speed.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import subprocess
@@ -26,21 +25,6 @@ ROOT = Path(__file__).parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "cuda_compile.json"
 SASS_ARCH = 90
 TASKS = ("rms_norm", "linear", "swiglu", "logprob")
-
-
-def sources(name: str) -> dict[str, str]:
-    """The seed of a task and the winners there are, by what they are called."""
-    from kernelsmith import catalog
-    from kernelsmith.errors import KernelsmithError
-    from kernelsmith.rehearsal import variants
-
-    found = {"seed": catalog.load_task(name, "cuda").seed_source}
-    # Not every task has one.
-    with contextlib.suppress(KernelsmithError, LookupError, OSError):
-        found["played winner"] = variants.winner(name)
-    for path in sorted((ROOT / "benchmarks" / "hand").glob(f"{name}*.py")):
-        found[f"hand/{path.name}"] = path.read_text()
-    return found
 
 
 def kernels_of(name: str, source: str, arch: int) -> list[Any]:
@@ -95,6 +79,7 @@ def compiled(plan_class: Any, arch: int) -> dict[str, Any]:
 def run_here(only: str, archs: list[int], all_of_them: bool) -> dict[str, Any]:
     """Every source for every architecture, in this interpreter."""
     import triton
+    from gpu.plans import sources
 
     from kernelsmith.devices.cuda import lint, tools
 

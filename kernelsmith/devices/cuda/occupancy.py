@@ -25,36 +25,21 @@ PARTS = 4
 class Limits:
     """What one multiprocessor has. ``shared_reserved_bytes`` a block go to the driver."""
 
-    registers: int
     shared_bytes: int
-    shared_bytes_per_block: int
-    warps: int
-    blocks: int
     shared_reserved_bytes: int = 1024
+    registers: int = 65536
+    warps: int = 64
+    blocks: int = 32
+
+    @property
+    def shared_bytes_per_block(self) -> int:
+        return self.shared_bytes - self.shared_reserved_bytes
 
 
 LIMITS: Mapping[int, Limits] = {
-    80: Limits(
-        registers=65536,
-        shared_bytes=164 << 10,
-        shared_bytes_per_block=163 << 10,
-        warps=64,
-        blocks=32,
-    ),
-    90: Limits(
-        registers=65536,
-        shared_bytes=228 << 10,
-        shared_bytes_per_block=227 << 10,
-        warps=64,
-        blocks=32,
-    ),
-    100: Limits(
-        registers=65536,
-        shared_bytes=228 << 10,
-        shared_bytes_per_block=227 << 10,
-        warps=64,
-        blocks=32,
-    ),
+    80: Limits(shared_bytes=164 << 10),
+    90: Limits(shared_bytes=228 << 10),
+    100: Limits(shared_bytes=228 << 10),
 }
 
 
