@@ -16,11 +16,14 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from kernelsmith.gate.subject import Limits
 from kernelsmith.numerics import statistics
 
-SESSIONS_MAX = 60
-GIVE_UP_LEAD = 8
-RETIMING_SESSIONS = 20
+SESSIONS_MAX = Limits().sessions_max
+GIVE_UP_LEAD = Limits().give_up_lead
+# What the shipped tasks ask for.
+MIN_GAIN = 0.01
+MAX_REGRESS = 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from null_exact import (
-    RETIMING_SESSIONS,
+    MAX_REGRESS,
+    MIN_GAIN,
     accept_chance,
     accept_chances,
     any_of,
@@ -16,6 +17,7 @@ from null_exact import (
 )
 from null_resample import Gains, Trial, above, decide, drawn
 
+from kernelsmith.loop import RETIMING_SESSIONS
 from kernelsmith.numerics import statistics
 
 CANDIDATES = 1000
@@ -25,7 +27,7 @@ CHAIN_NIGHTS = 2000
 DRAWN_NIGHTS = 200
 ACCEPTS = 20
 # What a case may lose: see max_regress.
-LIMIT = -math.log1p(0.03)
+LIMIT = -math.log1p(MAX_REGRESS)
 # Chances of a success are rounded to this, so that each is computed once.
 GRID = 200
 
@@ -40,7 +42,7 @@ def exact_nights(
 ) -> list[dict[str, Any]]:
     """Chance of any false accept in a night of candidates that all have one true gain, at most
     what is asked for: exact for independent normal sessions."""
-    ps = [win_chance(gain, 1.0, sd_percent) for gain in gains_percent]
+    ps = [win_chance(gain, 100 * MIN_GAIN, sd_percent) for gain in gains_percent]
     found = {}
     for name, spent in (("alpha_k", True), ("flat", False)):
         allowed = alphas(spent=spent, number=candidates)
@@ -104,13 +106,16 @@ def chain(sd_percent: float, *, spent: bool, nights: int = CHAIN_NIGHTS) -> dict
         truths, luck = rng.uniform(-1.0, 1.0, CANDIDATES), rng.random(CANDIDATES)
         stands, false, at = 0.0, 0, 0
         while at < CANDIDATES:
-            wins = [win_chance(truth, 1.0 + stands, sd_percent) for truth in truths[at:].tolist()]
+            wins = [
+                win_chance(truth, 100 * MIN_GAIN + stands, sd_percent)
+                for truth in truths[at:].tolist()
+            ]
             cell = np.ceil(np.array(wins) * GRID).astype(int)  # upwards: not to its favour
             taken = np.flatnonzero(luck[at:] < chances[np.arange(at, CANDIDATES), cell])
             if not taken.size:
                 break
             at += int(taken[0])
-            false += bool(truths[at] - stands <= 1.0)
+            false += bool(truths[at] - stands <= 100 * MIN_GAIN)
             stands = float(truths[at])
             at += 1
         counts.append(false)
@@ -188,7 +193,7 @@ def reported(gain_percent: float, sd_percent: float, trials: int = 4000) -> dict
     rng = np.random.default_rng(round(1000 * gain_percent))
     true = math.log1p(gain_percent / 100)
     gains: Gains = rng.normal(true, sd_percent / 100, (trials, 60, 1))
-    found = decide(np.repeat(gains > math.log1p(0.01), 2, axis=2), statistics.alpha_k(1))
+    found = decide(np.repeat(gains > math.log1p(MIN_GAIN), 2, axis=2), statistics.alpha_k(1))
     stopped = [gains[t, : found.sessions[t], 0] for t in np.flatnonzero(found.accepted)]
     fixed = list(gains[:, :RETIMING_SESSIONS, 0])
     return {

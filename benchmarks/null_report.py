@@ -20,10 +20,11 @@ import null_night
 import null_spread
 import null_store
 import numpy as np
-from null_exact import GIVE_UP_LEAD, RETIMING_SESSIONS, accept_chance, shared_offset, walk
+from null_exact import GIVE_UP_LEAD, accept_chance, shared_offset, walk
 from null_resample import OVERALL, Gains, Trial, above, centred, decide, drawn
 
 from kernelsmith.gate.latency_rule import latency_rule
+from kernelsmith.loop import RETIMING_SESSIONS
 from kernelsmith.numerics import statistics
 
 RESULT = null_store.ROOT / "benchmarks" / "results" / "statistics.json"
