@@ -15,7 +15,7 @@ MISSING = "passed, but what it compared is not on record"
 def words(check: CheckResult) -> str:
     """What one check showed, in a sentence."""
     if check.status == "unchecked":
-        return "not checked: nothing is known about it"
+        return f"not checked: {check.message or 'nothing is known about it'}"
     if check.status == "fail":
         return check.message
     say = _SAY.get(check.name)
@@ -74,6 +74,16 @@ def _memory(evidence: Mapping[str, Any]) -> str:
     )
 
 
+def _order(evidence: Mapping[str, Any]) -> str:
+    sums = evidence["verified"]
+    queries = sum(one["queries"] for one in sums.values())
+    told = f"{len(sums):,} declared sums made in the seed's order ({queries:,} queries)"
+    if evidence["cases_of_seed_code"]:
+        told += f", {evidence['cases_of_seed_code']:,} cases by the seed's own code"
+    hidden = evidence["unreachable"]
+    return f"{told}; not seen: {', '.join(hidden)}" if hidden else told
+
+
 def _latency(evidence: Mapping[str, Any]) -> str:
     return f"{evidence['gain_warm']:.3f}x in one session: a screen, which accepts nothing"
 
@@ -104,6 +114,7 @@ _SAY: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "cross_path": _cross_path,
     "determinism": _determinism,
     "memory": _memory,
+    "order": _order,
     "latency": _latency,
     "declared_range": _declared_range,
     "confirm": _confirm,

@@ -12,8 +12,9 @@ from kernelsmith.lineage.verdicts import CandidateRecord
 from kernelsmith.model import Candidate, Gain, Task
 
 REQUIRED = (*BITS, "latency", "declared_range", "confirm")
-"""Checks whose passing an export demands. One that is not built is in the verdict's ``unchecked``
-and goes into the certificate; one that is neither there nor passed is missing evidence."""
+"""Checks whose passing an export demands, beside ``order``, which a task may give nothing to do: it
+is then in the verdict's ``unchecked`` and goes into the certificate. One that is neither there nor
+passed is missing evidence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,8 @@ def why_refused(connection: Any, found: CandidateRecord) -> str | None:
     if not found.final[0]:
         return "it is not faster than the seed by the final timing"
     status = {check.name: check.status for check in verdict.checks}
-    missing = [name for name in REQUIRED if status.get(name) != "pass"]
+    required = [*REQUIRED, *(["order"] if "order" not in verdict.unchecked else [])]
+    missing = [name for name in required if status.get(name) != "pass"]
     if missing:
         return f"evidence is missing: {', '.join(missing)}"
     if verdict.gain is None or found.raw_sessions == 0:

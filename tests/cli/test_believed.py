@@ -1,5 +1,6 @@
 """What a review says of each check comes from its evidence; what is not there is not assumed."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,11 @@ REAL: dict[str, dict[str, Any]] = {  # of a verdict of the gate, shortened
     "cross_path": {"cuts": 8, "not_applicable": ["train: no call returns rstd"], "pairs": 168},
     "determinism": {"repeats": ["padded rows", "beside another process"], "runs": 384},
     "memory": {"runs": 664, "ways": ["poison 2", "memory all zero"]},
+    "order": {
+        "cases_of_seed_code": 12,
+        "verified": {"y_over_k (bfloat16)": {"queries": 5390, "places": 2, "trees": ["chain"]}},
+        "unreachable": {"squares_in_y (bfloat16)": "its last bit does not show"},
+    },
     "latency": {"gain_warm": 1.712, "gain_cold": 1.41},
     "declared_range": {"classes_beyond_cases": 19, "token_range": [0, 300], "traced": 12341},
     "confirm": {
@@ -36,6 +42,7 @@ SAYS = {
     "cross_path": ("168 batches", "8 cut", "not comparable: train: no call returns rstd"),
     "determinism": ("384 runs", "beside another process"),
     "memory": ("664 runs", "memory all zero"),
+    "order": ("1 declared sums", "5,390 queries", "12 cases", "not seen: squares_in_y"),
     "latency": ("1.712x", "accepts nothing"),
     "declared_range": ("from 0 to 300", "12,341 calls", "19 plan classes"),
     "confirm": ("2 hidden shapes", "2,472 calls", "416 calls", "10 sessions", "0.0076", "number 2"),
@@ -64,6 +71,8 @@ def test_an_unknown_check_and_one_that_did_not_run_are_named_so() -> None:
     assert believed.is_missing(passed("something new", {"cases": 3}))
     unchecked = CheckResult(name="order", status="unchecked", seconds=0.0)
     assert believed.words(unchecked) == "not checked: nothing is known about it"
+    undeclared = replace(unchecked, message="the task declares no [[reductions]]")
+    assert believed.words(undeclared) == "not checked: the task declares no [[reductions]]"
 
 
 def test_every_check_about_bits_has_its_words() -> None:

@@ -11,7 +11,7 @@ import re
 from kernelsmith.model import Task
 
 MESSAGE_MAX_CHARS = 700
-DECLARED = frozenset({"policy", "trace", "compile", "parity.train", "parity.infer", "latency"})
+DECLARED = frozenset({"policy", "trace", "compile", "parity.train", "parity.infer", "order", "latency"})
 """Checks that look at declared cases alone."""
 WRITTEN = frozenset({"policy", "trace", "compile"})
 """Checks whose messages may quote the candidate."""
@@ -25,6 +25,7 @@ KINDS = {
     "cross_path": "the same token has other bits in another batch or on the other path",
     "determinism": "the same call has other bits when repeated under other conditions",
     "memory": "reads or writes memory that it must not",
+    "order": "a declared sum is made in another order than the seed's",
     "latency": "plainly not faster in one timing session",
     "declared_range": "not every row count of the declared range is handled",
     "confirm": "not confirmed on what is drawn after submission",
