@@ -18,6 +18,7 @@ Trial = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "benchmarks" / "results" / "null_sessions.json"
 STATE = ROOT / "build" / "null_sessions.jsonl"
+VARIANTS = ROOT / "benchmarks" / "null_variants.py"
 SCHEMA = "kernelsmith.null_sessions/2"
 # What lays out, times and decides; other code may change between two starts.
 TIMING_CODE = (
@@ -36,10 +37,11 @@ SESSION_COLUMNS = ("warm", "cold", "<cases>", "seconds", "processor_share", "pre
 
 
 def timing_code() -> str:
-    """A digest of the code that times sessions and decides, and of the device's compiler."""
+    """A digest of what is timed, of the code that times and decides, and of the device's
+    compiler."""
     digest = hashlib.sha256(devices.get("cpu").describe()["key"].encode())
-    for name in TIMING_CODE:
-        digest.update((ROOT / "kernelsmith" / name).read_bytes())
+    for path in (*(ROOT / "kernelsmith" / name for name in TIMING_CODE), VARIANTS):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
