@@ -77,7 +77,7 @@ struct event {
 };
 
 static struct {
-  int started, devices, arch, no_guard;
+  int started, devices, arch, no_guard, mode;
   CUresult lost;          /* the context's fault, for good */
   CUresult pending;       /* found by the next synchronising call */
   struct graph *capture;
@@ -102,11 +102,12 @@ static sigjmp_buf out_of_kernel;
 
 /* ------------------------------------------------------------------ what tests ask and set */
 
-EXPORT void fake_reset(int devices, int arch, int no_guard) {
+EXPORT void fake_reset(int devices, int arch, int no_guard, int mode) {
   memset(&state, 0, sizeof state);
   state.devices = devices;
   state.arch = arch;
   state.no_guard = no_guard;
+  state.mode = mode;
 }
 EXPORT void fake_fail(const char *function, int code, int after) {
   snprintf(state.fail_in, sizeof state.fail_in, "%s", function);
@@ -246,6 +247,7 @@ EXPORT CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute whic
   NEED_DEVICE(device);
   switch (which) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 132; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE: *value = state.mode; break;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 1 << 20; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = state.arch / 10; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = state.arch % 10; break;

@@ -72,8 +72,10 @@ class Fake:
         self.c.fake_last.restype = ctypes.POINTER(LastLaunch)
         self.c.fake_count.restype = ctypes.c_long
 
-    def reset(self, *, devices: int = 1, arch: int = 90, guards: bool = True) -> None:
-        self.c.fake_reset(devices, arch, int(not guards))
+    def reset(
+        self, *, devices: int = 1, arch: int = 90, guards: bool = True, mode: int = 0
+    ) -> None:
+        self.c.fake_reset(devices, arch, int(not guards), mode)
 
     def fail(self, function: str, code: int, *, after: int = 0) -> None:
         self.c.fake_fail(function.encode(), code, after)

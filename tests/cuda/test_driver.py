@@ -62,6 +62,13 @@ def test_a_machine_without_gpus_and_a_generation_nobody_compiled_for(fake: Fake)
         cuda.CudaDevice(library=fake.path).describe()
 
 
+def test_a_gpu_for_one_process_at_a_time_is_named_before_a_worker_finds_it_busy(fake: Fake) -> None:
+    fake.reset(mode=3)  # CU_COMPUTEMODE_EXCLUSIVE_PROCESS
+    with pytest.raises(MissingError, match="one process at a time") as info:
+        cuda.CudaDevice(library=fake.path).describe()
+    assert "nvidia-smi -c DEFAULT" in str(info.value.hint)
+
+
 def test_everything_that_is_opened_is_given_back(fake: Fake) -> None:
     lib = lib_of(fake)
     with gpu.opened(lib, 0) as one:

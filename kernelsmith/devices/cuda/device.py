@@ -86,10 +86,16 @@ class CudaDevice:
         """Facts that belong to the epoch; imports no compiler.
 
         Raises:
-            MissingError: there is no GPU, or no Triton.
+            MissingError: there is no GPU, or one for a single process, or no Triton.
         """
         found = self.facts()
         self.architecture()
+        if not found.many_processes:
+            raise MissingError(
+                f"{found.name} is set to take one process at a time: candidate and seed are run "
+                "by processes of their own",
+                hint="set its compute mode back: nvidia-smi -c DEFAULT",
+            )
         return epoch.describe(found)
 
     def object_id(self, ttir: str) -> str:

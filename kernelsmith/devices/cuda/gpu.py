@@ -31,7 +31,8 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuFacts:
-    """What a GPU is. ``arch`` 90 is sm_90; ``cuda`` the newest CUDA release the driver speaks."""
+    """What a GPU is. ``arch`` 90 is sm_90; ``cuda`` the newest CUDA release the driver speaks;
+    ``many_processes``: whether more than one process may use it at a time."""
 
     name: str
     uuid: str
@@ -41,6 +42,7 @@ class GpuFacts:
     memory_bytes: int
     shared_bytes_per_block_max: int
     cuda: str
+    many_processes: bool
 
 
 def facts(lib: Library, ordinal: int) -> GpuFacts:
@@ -71,6 +73,8 @@ def facts(lib: Library, ordinal: int) -> GpuFacts:
         shared_bytes_per_block_max=attribute(
             lib, device, DeviceAttribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
         ),
+        many_processes=attribute(lib, device, DeviceAttribute.COMPUTE_MODE)
+        == constants.COMPUTEMODE_DEFAULT,
         cuda=f"{version.value // 1000}.{version.value % 1000 // 10}",
     )
 
