@@ -15,7 +15,8 @@ from kernelsmith.numerics.order import (
     reveal_signed,
     squares,
 )
-from tests.order.kernels import Rows, chain, float32_sum, kernel, written
+from kernelsmith.numerics.order.confirm import confirming_rows
+from tests.order.kernels import Nested, Rows, chain, float32_sum, kernel, written
 
 UNITS = 40
 FLOAT32 = written("float32")
@@ -86,7 +87,7 @@ def atomics() -> Callable[[Rows], Rows]:
 
 NAMED: dict[str, tuple[Callable[[Rows], Rows], str]] = {
     "kahan": (kahan, "Kahan"),
-    "double_double": (double_double, "compensated until nothing is lost"),
+    "double_double": (double_double, "compensated"),
     "exact": (exact, "the sum is exact"),
     "tf32": (tf32, "terms are rounded to 11 bits"),
     "bfloat16_terms": (bfloat16_terms, "terms are rounded to bfloat16"),
@@ -145,3 +146,40 @@ def test_atomics_over_squares_are_found() -> None:
     ask = atomics()
     found = reveal_nonnegative(lambda rows: ask(rows * rows), UNITS, squares(FORMATS["bfloat16"]))
     assert isinstance(found, Unexplained)
+
+
+def test_a_kernel_that_recognises_probes_is_caught_by_other_numbers() -> None:
+    probe_tree = kernel(chain(0, UNITS), "bfloat16")
+    exchanged = kernel(_exchanged(UNITS, 11), "bfloat16")
+
+    def ask(rows: Rows) -> Rows:
+        powers = (np.frexp(rows)[0] == np.sign(rows) / 2) | (rows == 0)
+        return np.where(powers.all(axis=1), probe_tree(rows), exchanged(rows))
+
+    reading = Reading(unit=FORMATS["bfloat16"], output=FORMATS["bfloat16"])
+    found = reveal_signed(ask, UNITS, reading)
+    assert isinstance(found, Unexplained)
+    assert "does not give the kernel's sums of other numbers" in found.sentence
+
+
+def _exchanged(units: int, place: int) -> Nested:
+    """A chain in which two neighbours are exchanged."""
+    order = list(range(units))
+    order[place], order[place + 1] = order[place + 1], order[place]
+    total: Nested = order[0]
+    for unit in order[1:]:
+        total = (total, unit)
+    return total
+
+
+@pytest.mark.parametrize("unit", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("output", ["float32", "bfloat16"])
+def test_confirming_rows_tell_two_neighbours_exchanged(unit: str, output: str) -> None:
+    seen = 0
+    for draw in range(20):
+        place = 1 + draw % (UNITS - 2)
+        rows = confirming_rows(UNITS, FORMATS[unit], draw)
+        assert (rows == written(unit)(rows)).all()
+        one, other = kernel(chain(0, UNITS), output), kernel(_exchanged(UNITS, place), output)
+        seen += bool((one(rows) != other(rows)).any())
+    assert seen >= 17

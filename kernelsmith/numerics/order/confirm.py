@@ -21,15 +21,16 @@ from kernelsmith.numerics.order.asking import (
     whole,
 )
 from kernelsmith.numerics.order.formats import Float32s, Float64s, Format, Reading, kept
-from kernelsmith.numerics.order.tree import Tree, chain
+from kernelsmith.numerics.order.tree import FLOAT32_BITS, Tree, chain
 
-ROWS = 64
+ROWS = 128
 _WORDS = {8: "bfloat16", 11: "float16", 24: "float32", 53: "float64"}
 
 
 def confirm(tree: Tree, reading: Reading, draw: int) -> Steps:
     """Asks for the sums of ``ROWS`` rows, each twice, and compares them with the tree's."""
-    terms, sums, failure = yield from _twice(tree.units, reading, draw)
+    first = leaves_in_order(tree)[0]
+    terms, sums, failure = yield from _twice(tree.units, reading, draw, first)
     if failure is not None:
         return failure
     for how in arithmetics(tree):
@@ -60,10 +61,10 @@ def diagnose(found: Failure, units: int, reading: Reading, draw: int) -> Steps:
 
 
 def _twice(
-    units: int, reading: Reading, draw: int
+    units: int, reading: Reading, draw: int, begin: int = 0
 ) -> Generator[Rows, Float64s, tuple[Float64s, Float64s, Unexplained | None]]:
     """Asks for all confirming rows, and again in the other order: the same sums must come."""
-    terms = confirming_rows(units, reading.unit, draw)
+    terms = confirming_rows(units, reading.unit, draw, begin)
     answer = yield whole(np.concatenate([terms, terms[::-1]]))
     first, second = answer[:ROWS], answer[ROWS:][::-1]
     changed = np.flatnonzero(~_same(first, second))
@@ -86,45 +87,48 @@ def _same(a: Float64s, b: Float64s) -> npt.NDArray[np.bool_]:
     return same
 
 
-def confirming_rows(units: int, unit: Format, draw: int) -> Float64s:
+def confirming_rows(units: int, unit: Format, draw: int, first: int = 0) -> Float64s:
     """Terms whose sum depends on the order as much as it can.
 
-    A quarter of the rows each: magnitudes over 16 powers of two; numbers of one magnitude; sums of
-    both kinds that all but cancel, so that what is left is rounding alone and even a bfloat16
-    output shows its bits; few magnitudes 24 powers of two apart, so that ties are common.
+    Magnitudes are spread so far that nearly every float32 addition rounds, and then a few units
+    are set to take the exact sum away: what is left is rounding alone, which differs from tree to
+    tree in its first bits, so that even a bfloat16 output shows it. By turns a row has
+
+    0. magnitudes over 24 powers of two, and nothing taken away;
+    1. the same, taken away;
+    2. a few large numbers, and others of which only the first bits count beside them;
+    3. three magnitudes 24 powers of two apart, where ties are common.
 
     Args:
         units: terms of a row.
         unit: what a term can be.
         draw: seeds the numbers.
+        first: the unit that the sum begins with, as far as is known: often a large number.
 
     Returns:
         float64 [ROWS, units], each a number of ``unit``.
     """
     random = np.random.default_rng([draw, units])
     shape = (ROWS, units)
-    spread = 8 if unit.top < 100 else 16
-    significand = random.integers(2 ** (unit.bits - 1), 2**unit.bits, shape) * 2.0 ** (
-        1 - unit.bits
-    )
-    sign = random.choice([-1.0, 1.0], shape)
-    kind = np.arange(ROWS)[:, None] % 4
-    exponent = np.where(kind % 2 == 0, random.integers(-spread // 2, spread // 2, shape), 0)
-    terms = sign * significand * 2.0**exponent
-    ties = sign * random.choice([0.5, 1.0, 1.5, 3.0], shape)
-    far = min(12, unit.top - 2)
-    ties = ties * random.choice([2.0**-far, 1.0, 2.0**far], shape)
-    terms = np.where(kind == 3, ties, terms)
+    half = min(12, unit.top - 3)
+    significand = random.integers(2 ** (unit.bits - 1), 2**unit.bits, shape) / 2 ** (unit.bits - 1)
+    terms = random.choice([-1.0, 1.0], shape) * significand
+    wide = random.integers(-half, half + 1, shape)
+    grains = random.integers(half - FLOAT32_BITS + 1, half - FLOAT32_BITS + 8, shape)
+    large = random.random(shape) < random.choice([3 / units, 1 / 8, 1 / 3], (ROWS, 1))
+    large[2::8, first] = True
+    by_turns = np.arange(ROWS)[:, None] % 4 == 2
+    terms *= 2.0 ** np.where(by_turns, np.where(large, half, grains), wide)
+    ties = random.choice([-3.0, -1.0, -0.5, 0.5, 1.0, 3.0], (ROWS // 4, units))
+    terms[3::4] = ties * random.choice([2.0**-half, 1.0, 2.0**half], ties.shape)
+    lowest, highest = 2.0 ** max(unit.normal, -40), 2.0 ** min(unit.top, 60)
     for row in range(ROWS):
-        if row % 4 in (1, 2) and units > 2:
-            for place in random.choice(units, min(3, units - 1), replace=False):
-                rest = exact_sum(terms[row]) - float(terms[row, place])
-                largest = 2.0 ** min(unit.top, 60)
-                nearest = float(kept(np.array([-rest]), unit.bits)[0])
-                small = abs(nearest) < 2.0 ** max(unit.normal, -60)
-                terms[row, place] = 0.0 if small else np.clip(nearest, -largest, largest)
-    found: Float64s = terms
-    return found
+        count = min(-(-32 // unit.bits), units - 2) if row % 4 else 0
+        for place in random.permutation(units)[: max(count, 0)]:
+            terms[row, place] = 0.0
+            wanted = kept(np.array([-exact_sum(terms[row])]), unit.bits)[0]
+            terms[row, place] = 0.0 if abs(wanted) < lowest else np.clip(wanted, -highest, highest)
+    return np.asarray(terms, dtype=np.float64)
 
 
 def _in_words(tree: Tree, how: Arithmetic) -> str:
