@@ -11,7 +11,7 @@ from kernelsmith.errors import InputError
 from kernelsmith.model import ObjectInfo
 
 if TYPE_CHECKING:
-    from kernelsmith.devices.cpu.device import CompiledCode as CpuCode
+    from kernelsmith.devices.cpu.compile import CompiledObject as CpuCode
     from kernelsmith.devices.cpu.kernel import LoadedKernel as CpuKernel
     from kernelsmith.devices.cuda.device import CompiledCode as CudaCode
     from kernelsmith.devices.cuda.kernel import LoadedKernel as CudaKernel

@@ -4,13 +4,16 @@ import re
 from pathlib import Path
 
 import llvmlite.binding as llvm
+import numpy as np
 import pytest
 
-from kernelsmith.devices.cpu.codegen_target import LEVELS
-from kernelsmith.devices.cpu.compile import canonical, compile_ttir
+from kernelsmith.devices.cpu.codegen_target import LEVELS, features_of
+from kernelsmith.devices.cpu.compile import compile_ttir
+from kernelsmith.devices.cpu.epoch import canonical
+from kernelsmith.devices.cpu.lower_function import lower
 from kernelsmith.devices.cpu.ttir_parse import parse
 from kernelsmith.errors import CompileError
-from tests.devices.ttir_texts import function
+from tests.devices.ttir_texts import function, run
 
 CORPUS = Path(__file__).parent / "corpus"
 FILES = sorted(CORPUS.glob("*/*.ttir"))
@@ -88,6 +91,64 @@ def test_a_type_that_is_not_supported_is_refused_with_its_line() -> None:
     line = '%c = arith.constant dense<0.0> : tensor<16xf6E2M3FN> loc("kernel.py":3:1)'
     with pytest.raises(CompileError, match="f6E2M3FN"):
         compile_ttir(function("k", [], [line, "tt.return"]))
+
+
+def test_a_pointer_to_pointers_is_refused_with_what_to_write_instead() -> None:
+    with pytest.raises(CompileError, match="pointer to !tt.ptr<f32>") as caught:
+        compile_ttir(function("k", ["%x: !tt.ptr<!tt.ptr<f32>>"], ["tt.return"]))
+    assert "pointer_type" in caught.value.hint
+
+
+def tower(steps: int) -> str:
+    """x + reshape(transpose(x)), over and over: each step reads the one before at two places."""
+    ptr, t, turned = "tensor<16x32x!tt.ptr<f32>>", "tensor<16x32xf32>", "tensor<32x16xf32>"
+    i = "tensor<512xi32>"
+    lines = [
+        f"%i = tt.make_range {{end = 512 : i32, start = 0 : i32}} : {i}",
+        f"%at = tt.reshape %i : {i} -> tensor<16x32xi32>",
+        f"%xs = tt.splat %x : !tt.ptr<f32> -> {ptr}",
+        f"%xp = tt.addptr %xs, %at : {ptr}, tensor<16x32xi32>",
+        f"%v0 = tt.load %xp : {ptr}",
+    ]
+    for step in range(steps):
+        lines += [
+            f"%t{step} = tt.trans %v{step} {{order = array<i32: 1, 0>}} : {t} -> {turned}",
+            f"%r{step} = tt.reshape %t{step} : {turned} -> {t}",
+            f"%v{step + 1} = arith.addf %v{step}, %r{step} : {t}",
+        ]
+    lines += [
+        f"%os = tt.splat %o : !tt.ptr<f32> -> {ptr}",
+        f"%op = tt.addptr %os, %at : {ptr}, tensor<16x32xi32>",
+        f"tt.store %op, %v{steps} : {ptr}",
+        "tt.return",
+    ]
+    return function("k", ["%x: !tt.ptr<f32>", "%o: !tt.ptr<f32>"], lines)
+
+
+def test_code_does_not_double_with_each_shape_op_on_the_way() -> None:
+    texts = [parse(tower(steps)) for steps in (6, 12)]
+    short, long = (lower(text, features_of("host"), "k").ir.count("\n") for text in texts)
+    assert long < 4 * short
+    x = np.random.default_rng(0).integers(-3, 4, (16, 32)).astype(np.float32)
+    out, want = np.zeros_like(x), x
+    for _ in range(12):
+        want = want + want.T.reshape(16, 32)
+    run(tower(12), x, out)
+    assert (out == want).all()
+
+
+def test_a_kernel_too_long_to_compile_is_refused_before_that_is_tried() -> None:
+    t = "tensor<64xf32>"
+    lines = [f"%v0 = arith.constant dense<1.0> : {t}"]
+    lines += [f"%v{i + 1} = math.sin %v{i} : {t}" for i in range(900)]
+    lines += [
+        f"%p = tt.splat %x : !tt.ptr<f32> -> {t.replace('f32', '!tt.ptr<f32>')}",
+        f"tt.store %p, %v900 : {t.replace('f32', '!tt.ptr<f32>')}",
+        "tt.return",
+    ]
+    with pytest.raises(CompileError, match="longer than 60000 instructions") as caught:
+        compile_ttir(function("k", ["%x: !tt.ptr<f32>"], lines))
+    assert "static_range" in caught.value.hint
 
 
 def test_a_form_that_was_not_foreseen_is_named_with_its_line() -> None:

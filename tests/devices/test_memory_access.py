@@ -242,3 +242,34 @@ def test_gathers_and_scatters_by_an_index_tensor() -> None:
         want = np.zeros(64, np.float32)
         want[at[:50]] = x[at[:50]]
         assert (o == want).all()
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_one_address_under_one_mask_still_gives_each_lane_its_own_other(n: int) -> None:
+    """Beside a load whose mask is known lane by lane only, so that nothing tells them apart."""
+    ptr, t = "!tt.ptr<f32>", "tensor<64x"
+    body = [
+        f"%i = tt.make_range {{end = 64 : i32, start = 0 : i32}} : {t}i32>",
+        "%zero = arith.constant 0 : i32",
+        "%on = arith.cmpi sgt, %n, %zero : i32",
+        f"%ons = tt.splat %on : i1 -> {t}i1>",
+        f"%other = arith.sitofp %i : {t}i32> to {t}f32>",
+        f"%xs = tt.splat %x : {ptr} -> {t}{ptr}>",
+        f"%one = tt.load %xs, %ons, %other : {t}{ptr}>",
+        f"%xp = tt.addptr %xs, %i : {t}{ptr}>, {t}i32>",
+        f"%v = tt.load %xp : {t}{ptr}>",
+        f"%nil = arith.constant dense<0.0> : {t}f32>",
+        f"%m = arith.cmpf ogt, %v, %nil : {t}f32>",
+        f"%w = tt.load %xp, %m, %nil : {t}{ptr}>",
+        f"%r = arith.addf %one, %w : {t}f32>",
+        f"%os = tt.splat %o : {ptr} -> {t}{ptr}>",
+        f"%op = tt.addptr %os, %i : {t}{ptr}>, {t}i32>",
+        f"tt.store %op, %r : {t}{ptr}>",
+        "tt.return",
+    ]
+    x = np.arange(-20, 44).astype(np.float32)
+    for cpu in levels():
+        o = np.zeros(64, np.float32)
+        run(function("k", [f"%x: {ptr}", f"%o: {ptr}", "%n: i32"], body), x, o, n, cpu=cpu)
+        one = np.full(64, x[0]) if n else np.arange(64)
+        assert (o == one + np.maximum(x, 0)).all()

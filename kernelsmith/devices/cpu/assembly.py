@@ -31,8 +31,6 @@ def assembly(text: str, *, cpu: str = "host") -> str:
 
 def optimised(text: str, cpu: str = "host") -> tuple[Any, Any]:
     """(target machine, LLVM module) as :func:`codegen_target.compile_ir` has them when it emits."""
-    import llvmlite.binding as llvm
-
     features = codegen_target.features_of(cpu)
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, _RECURSION))
@@ -43,16 +41,4 @@ def optimised(text: str, cpu: str = "host") -> tuple[Any, Any]:
         raise CompileError(f"cannot be shown as assembly: {error}", op="lowering") from error
     finally:
         sys.setrecursionlimit(limit)
-    codegen_target._initialise()
-    machine = llvm.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine(
-        cpu=features.cpu, opt=2, reloc="pic", codemodel="small", jit=False
-    )
-    module = llvm.parse_assembly(ir)
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_instruction_combine_pass()
-    passes.add_simplify_cfg_pass()
-    passes.add_new_gvn_pass()
-    passes.add_instruction_combine_pass()
-    passes.run(module, builder)
-    return machine, module
+    return codegen_target.optimised(ir, features)

@@ -1,6 +1,7 @@
 """LLVM: CPU levels, the pass pipeline, object bytes."""
 
 import functools
+from typing import Any
 
 from kernelsmith.devices.cpu.codegen_text import Features
 from kernelsmith.errors import CompileError
@@ -17,7 +18,7 @@ def features_of(cpu: str) -> Features:
             f"unknown CPU level {cpu!r}", op="target", hint=f"use host or one of {LEVELS}"
         )
     at = LEVELS.index(cpu)
-    return Features(cpu=cpu, fma=at >= 1, f16c=at >= 1, masked16=at >= 2, wide=at >= 2)
+    return Features(cpu=cpu, fma=at >= 1, f16c=at >= 1, wide=at >= 2)
 
 
 def host_level() -> str:
@@ -46,6 +47,12 @@ def _initialise() -> None:
 
 def compile_ir(ir: str, features: Features) -> bytes:
     """Optimises a module and emits a relocatable object (small model, position independent)."""
+    machine, module = optimised(ir, features)
+    return bytes(machine.emit_object(module))
+
+
+def optimised(ir: str, features: Features) -> tuple[Any, Any]:
+    """LLVM's target machine, and the module as it stands when code is emitted."""
     import llvmlite.binding as llvm
 
     _initialise()
@@ -64,4 +71,4 @@ def compile_ir(ir: str, features: Features) -> bytes:
     passes.add_new_gvn_pass()
     passes.add_instruction_combine_pass()
     passes.run(module, builder)
-    return bytes(machine.emit_object(module))
+    return machine, module

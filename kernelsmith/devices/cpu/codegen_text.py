@@ -9,8 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from kernelsmith.errors import CompileError
+
 #: Lanes of a vector: a full AVX-512 register of 32-bit elements. Part of the reduce order.
 LANES = 16
+#: Longest kernel: LLVM takes about 15 s for it, and longer ones far more.
+MAX_INSTRUCTIONS = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +24,6 @@ class Features:
     cpu: str
     fma: bool
     f16c: bool
-    masked16: bool
     wide: bool
 
 
@@ -55,8 +58,18 @@ class Emitter:
         return f"{prefix}{self.counter}"
 
     def op(self, level: int, text: str) -> str:
-        """Emits ``%new = text`` at a level and returns ``%new``."""
+        """Emits ``%new = text`` at a level and returns ``%new``.
+
+        Raises:
+            CompileError: the kernel has become too long to be compiled in seconds.
+        """
         self.counter += 1
+        if self.counter > MAX_INSTRUCTIONS:
+            raise CompileError(
+                f"the kernel is longer than {MAX_INSTRUCTIONS} instructions on the cpu device",
+                op="lowering",
+                hint="write loops with range, not static_range, or split the kernel",
+            )
         name = f"%v{self.counter}"
         self.streams[level].lines.append(f"  {name} = {text}")
         return name

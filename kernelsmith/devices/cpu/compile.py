@@ -1,19 +1,20 @@
 """TTIR text to object bytes: the entry point of the CPU device's compiler."""
 
 import hashlib
-import re
 import sys
 from dataclasses import dataclass
 from typing import Any
 
 from kernelsmith.devices.cpu import observe_module
 from kernelsmith.devices.cpu.codegen_target import compile_ir, features_of
+from kernelsmith.devices.cpu.epoch import canonical
 from kernelsmith.devices.cpu.lower_function import lower
 from kernelsmith.devices.cpu.report import as_stats
 from kernelsmith.devices.cpu.ttir_parse import parse
-from kernelsmith.devices.cpu.ttir_text import strip_loc
 from kernelsmith.errors import CompileError
 from kernelsmith.model import ObjectInfo
+
+_RECURSION = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,19 +76,3 @@ def compile_ttir(text: str, *, cpu: str = "host", observed: bool = False) -> Com
         stats={"cpu": features.cpu, "object_bytes": len(code), **facts},
     )
     return CompiledObject(info=info, code=code)
-
-
-_RECURSION = 50_000
-_HINTS = re.compile(r" \{tt\.[^{}]*\}")
-_LOC_LINE = re.compile(r"^#loc.*$", re.M)
-
-
-def canonical(text: str) -> str:
-    """The text without what cannot change the CPU's code: locations, argument hints."""
-    lines = []
-    for raw in _LOC_LINE.sub("", text).splitlines():
-        line, _ = strip_loc(raw.rstrip())
-        line = _HINTS.sub("", line)
-        if line.strip():
-            lines.append(line)
-    return "\n".join(lines) + "\n"

@@ -3,19 +3,14 @@
 import contextlib
 import dataclasses
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelsmith.devices.cpu import epoch
 from kernelsmith.devices.cpu.kernel import LoadedKernel, load
 from kernelsmith.model import ObjectInfo
 
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledCode:
-    """A compiled kernel: facts, and a relocatable object."""
-
-    info: ObjectInfo
-    code: bytes
+if TYPE_CHECKING:
+    from kernelsmith.devices.cpu.compile import CompiledObject
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +41,7 @@ class CpuDevice:
         """Hash of what decides the machine code: canonical text, lowering, this CPU."""
         return epoch.object_id(ttir)
 
-    def compile_ttir(self, ttir: str, *, observed: bool = False) -> CompiledCode:
+    def compile_ttir(self, ttir: str, *, observed: bool = False) -> "CompiledObject":
         """Compiles a TTIR module with one public function; ``observed``: its observing build.
 
         Raises:
@@ -56,10 +51,8 @@ class CpuDevice:
         from kernelsmith.devices.cpu.compile import compile_ttir
 
         compiled = compile_ttir(ttir, observed=observed)
-        return CompiledCode(
-            info=dataclasses.replace(compiled.info, id=self.object_id(ttir)),
-            code=bytes(compiled.code),
-        )
+        info = dataclasses.replace(compiled.info, id=self.object_id(ttir))
+        return dataclasses.replace(compiled, info=info)
 
     def assembly(self, ttir: str) -> str:
         """The instructions that :meth:`compile_ttir` makes of a module, as text.

@@ -1,6 +1,7 @@
 """Along which axis a tensor lies contiguously in memory: found without emitting code."""
 
 from kernelsmith.devices.cpu.lower_constant import constant
+from kernelsmith.devices.cpu.lower_nest import lane_axis
 from kernelsmith.devices.cpu.lower_state import Buffer, Lazy, Lowering, Scalar, Shifted
 from kernelsmith.devices.cpu.ttir import Ty, Value
 from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE
@@ -75,12 +76,7 @@ def contiguous_axis(lo: Lowering, value: Value) -> int:
     """The axis to run lanes along when a tensor is read once: where its loads are contiguous,
     else the last axis longer than 1."""
     found = _contiguous(lo, value)
-    if found is not None:
-        return found
-    for axis in reversed(range(len(value.ty.shape))):
-        if value.ty.shape[axis] > 1:
-            return axis
-    return len(value.ty.shape) - 1
+    return lane_axis(value.ty.shape) if found is None else found
 
 
 def _contiguous(lo: Lowering, value: Value) -> int | None:

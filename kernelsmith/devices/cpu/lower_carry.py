@@ -30,6 +30,18 @@ def scalar(lo: Lowering, value: Value) -> Form:
     return bound.form
 
 
+def elements(lo: Lowering, value: Value) -> str:
+    """Address of a value's elements, one after the other, as they are now."""
+    bound = lo.env[value]
+    if isinstance(bound, Buffer):
+        return bound.base
+    if value.ty.shape:
+        return fill(lo, value).base
+    buffer = lo.new_buffer(value.ty, False)
+    write_buffer(lo, Context(1, lo.em.depth), buffer, (), scalar(lo, value))
+    return buffer.base
+
+
 def is_dirty(value: Value) -> bool:
     """Whether a value's NaNs may have any payload once a loop or branch has joined it."""
     return value.ty.elem in ("f32", "f64")

@@ -1,9 +1,8 @@
 """Structured control flow: scf.for, scf.if, scf.while."""
 
-from collections.abc import Callable, Sequence
-
 from kernelsmith.devices.cpu import lower_chain, lower_observe
 from kernelsmith.devices.cpu.codegen_text import Stream
+from kernelsmith.devices.cpu.lower_blocks import Run
 from kernelsmith.devices.cpu.lower_carry import (
     Carried,
     commit,
@@ -19,8 +18,6 @@ from kernelsmith.devices.cpu.lower_forms import Form, llvm
 from kernelsmith.devices.cpu.lower_nest import fill
 from kernelsmith.devices.cpu.lower_state import Bound, Buffer, Context, Lowering, Scalar, Shifted
 from kernelsmith.devices.cpu.ttir import Op, Value
-
-Run = Callable[[Lowering, Sequence[Op]], None]
 
 
 def lower_for(lo: Lowering, op: Op, run: Run) -> None:

@@ -177,8 +177,7 @@ def _compute(s: Asm, op: Op, args: list[str], result: Ty) -> tuple[str, bool]:
         return integer.absolute(s, elem, args[0]), False
     if name == "arith.cmpi":
         predicate = integer.PREDICATES[str(op.attrs["head"]).split(",")[0].strip()]
-        t = "ptr" if source == "ptr" else source
-        return s.cmp(f"icmp {predicate}", t, args[0], args[1]), False
+        return s.cmp(f"icmp {predicate}", source, args[0], args[1]), False
     if name == "arith.cmpf":
         predicate = str(op.attrs["head"]).split(",")[0].strip()
         if not FCMP[predicate]:
@@ -258,9 +257,7 @@ def rounding(op: Op) -> str:
 
 def _int_to_float(s: Asm, value: str, source: str, target: str, signed: bool) -> str:
     """Rounded once. Wide integers reach 16-bit floats through float64 rounded to odd."""
-    name = "sitofp" if signed else "uitofp"
-    if source == "i1" and signed:
-        name = "sitofp"  # true is -1, as in MLIR
+    name = "sitofp" if signed else "uitofp"  # of i1, a signed true is -1, as in MLIR
     if target in ("f32", "f64"):
         return s.cast(name, source, value, llvm(target))
     if BITS[source] <= 16:

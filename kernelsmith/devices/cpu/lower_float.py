@@ -173,11 +173,8 @@ def extreme(s: Asm, t: str, a: str, b: str, largest: bool, propagate_nan: bool) 
     tie = s.cast("bitcast", i, s.bin("and" if largest else "or", i, bits_a, bits_b), t)
     picked = s.select(s.cmp("fcmp oeq", t, a, b), t, tie, picked)
     # Without an order between them ``picked`` is b.
-    nan_a, nan_b = (s.cmp("fcmp uno", t, x, x) for x in (a, b))
-    if propagate_nan:
-        return s.select(nan_a, t, a, picked)
-    del nan_a
-    return s.select(nan_b, t, a, picked)
+    nan = a if propagate_nan else b
+    return s.select(s.cmp("fcmp uno", t, nan, nan), t, a, picked)
 
 
 def to_float(s: Asm, elem: str, value: str) -> str:

@@ -12,6 +12,7 @@ from functools import partial
 
 from kernelsmith.devices.cpu import lower_float as fl
 from kernelsmith.devices.cpu.codegen_asm import Asm
+from kernelsmith.devices.cpu.codegen_text import LANES
 from kernelsmith.devices.cpu.lower_circular import cosine, sine
 from kernelsmith.devices.cpu.lower_double import exact_sum
 from kernelsmith.devices.cpu.lower_erf import erf
@@ -79,7 +80,7 @@ def _exp_float(s: Asm, x: str, base2: bool) -> str:
     t = "float"
     x = clamped(s, t, x, -151.0 if base2 else -104.5, 129.0 if base2 else 89.0)
     scaled = x if base2 else s.bin("fmul", t, x, s.const(t, 1.44269504088896341))
-    if s.em.features.wide and s.lanes >= 4:
+    if s.em.features.wide and 4 <= s.lanes <= 2 * LANES:
         whole = s.call("roundeven", t, scaled)
         return scaled_once(s, _exp_of_rest(s, x, whole, base2), whole)
     whole, n = nearest(s, t, scaled)

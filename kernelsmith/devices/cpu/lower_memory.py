@@ -36,7 +36,8 @@ def load(
             return other or Form("U", elem, zero(elem), level)
         mask = None
     t = memory_type(elem)
-    if pointer.kind == "U" and (mask is None or mask.kind == "U"):
+    same = all(form is None or form.kind == "U" for form in (pointer, mask, mask and other))
+    if same:
         return _load_one(em, pointer, mask, other, elem, level)
     if pointer.kind == "A" and pointer.step == size:
         value = _load_row(em, lanes, pointer, mask, other, elem, level)
@@ -83,8 +84,6 @@ def _load_one(
 ) -> Form:
     """One element for all lanes."""
     t, size = memory_type(elem), Ty(elem).item_bytes
-    if other is not None and other.kind != "U":
-        other = None  # a uniform load with lane-wise ``other`` cannot be: masks are uniform here
     dirty = other is not None and other.dirty
     if mask is None:
         got = em.op(level, f"load {t}, ptr {pointer.val}, align {size}")

@@ -1,13 +1,12 @@
 """Lowers an observing build's notes (:mod:`observe_module`) to calls of :mod:`observe_code`."""
 
 from kernelsmith.devices.cpu import observe_code
-from kernelsmith.devices.cpu.lower_carry import scalar
-from kernelsmith.devices.cpu.lower_forms import Form
-from kernelsmith.devices.cpu.lower_nest import fill
-from kernelsmith.devices.cpu.lower_state import Buffer, Lowering, Scalar
+from kernelsmith.devices.cpu.lower_carry import elements, scalar
+from kernelsmith.devices.cpu.lower_forms import Form, llvm
+from kernelsmith.devices.cpu.lower_state import Lowering, Scalar
 from kernelsmith.devices.cpu.observe import SINK_WORD
 from kernelsmith.devices.cpu.observe_module import ACCESS, SINK, TURN
-from kernelsmith.devices.cpu.ttir import Op, Ty, Value
+from kernelsmith.devices.cpu.ttir import Op
 
 _PRIME = 1099511628211
 
@@ -16,8 +15,8 @@ def access(lo: Lowering, op: Op) -> None:
     """A note of all addresses of an access; its result says which lanes go on."""
     em, level = lo.em, lo.em.depth
     pointer, result = op.operands[0], op.results[0]
-    at = _elements(lo, pointer)
-    mask = _elements(lo, op.operands[1]) if len(op.operands) > 1 else "null"
+    at = elements(lo, pointer)
+    mask = elements(lo, op.operands[1]) if len(op.operands) > 1 else "null"
     out = lo.new_buffer(result.ty, False)
     numbers = ", ".join(f"i64 {op.attrs[name]}" for name in ("site", "kind", "param", "size"))
     em.do(
@@ -74,24 +73,6 @@ def _state(lo: Lowering, op: Op) -> str:
     return lo.em.op(0, f"load ptr, ptr {at}, align 8")
 
 
-def _elements(lo: Lowering, value: Value) -> str:
-    """Address of a value's elements in the arena, one after the other."""
-    if value.ty.shape:
-        bound = lo.env[value]
-        return (bound if isinstance(bound, Buffer) else fill(lo, value)).base
-    form, buffer = scalar(lo, value), lo.new_buffer(Ty(value.ty.elem), False)
-    text, kind = str(form.val), "ptr"
-    if value.ty.elem == "i1":
-        kind = "i8"
-        text = lo.em.op(lo.em.depth, f"zext i1 {_bit(text)} to i8")
-    lo.em.do(lo.em.depth, f"store {kind} {text}, ptr {buffer.base}")
-    return buffer.base
-
-
-def _bit(text: str) -> str:
-    return {"1": "true", "0": "false", "-1": "true"}.get(text, text)
-
-
 def _wide(lo: Lowering, form: Form, level: int) -> str:
     """A scalar's bits as an i64 operand."""
     if isinstance(form.val, int):
@@ -105,8 +86,7 @@ def _wide(lo: Lowering, form: Form, level: int) -> str:
         text, elem = em.op(level, f"bitcast float {text} to i32"), "i32"
     if elem == "i64":
         return text
-    bits = {"f16": "i16", "bf16": "i16"}.get(elem, elem)
-    return em.op(level, f"zext {bits} {text} to i64")
+    return em.op(level, f"zext {llvm(elem)} {text} to i64")
 
 
 NOTES = {ACCESS: access, TURN: turn, SINK: sink}

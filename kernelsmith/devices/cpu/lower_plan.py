@@ -6,7 +6,7 @@ wrong or slow: a load or an expensive formula with several roots, or with a root
 the tensor is defined outside of.
 """
 
-from kernelsmith.devices.cpu.lower_pairs import kept_levels
+from kernelsmith.devices.cpu.lower_pairs import kept_levels, pair_source
 from kernelsmith.devices.cpu.lower_state import Lowering
 from kernelsmith.devices.cpu.ttir import Block, Op, Value
 from kernelsmith.devices.cpu.ttir_ops import ATOMIC, ELEMENTWISE, SHAPE
@@ -22,6 +22,9 @@ _COST = {
     "arith.remf": 60,
 }  # fmt: skip
 _KEEP_COST = 12
+#: What costs more, counted once for each way that leads to it, is not read at several places.
+_MOVED_COST = 32
+_MOVES = frozenset({"tt.reshape", "tt.trans", "tt.split", "tt.join", "tt.cat"})
 
 
 def index_ops(lo: Lowering, blocks: tuple[Block, ...]) -> None:
@@ -52,7 +55,7 @@ def plan(lo: Lowering, blocks: tuple[Block, ...]) -> set[Value]:
     roots = lo.roots
     cost: dict[Value, int] = {}
     for block in blocks:
-        _costs(block, cost)
+        _costs(lo, block, kept, cost)
     for block in reversed(blocks):
         _plan_block(lo, block, kept, roots, cost)
     return kept
@@ -68,14 +71,27 @@ def _tensors(block: Block) -> list[Value]:
     return found
 
 
-def _costs(block: Block, cost: dict[Value, int]) -> None:
+def _costs(lo: Lowering, block: Block, kept: set[Value], cost: dict[Value, int]) -> None:
+    """Fills ``cost`` of each tensor that is not kept, and keeps those that shape ops would have
+    evaluated at ever more places: ``x + trans(x)`` twice over reads four of them."""
     for op in block.ops:
         own = _COST.get(op.name, 1) if op.name in ELEMENTWISE else 0
         total = own + sum(cost.get(o, 0) for o in set(op.operands) if o.ty.shape)
         for result in op.results:
-            cost[result] = total if is_lazy(op) else 0
+            if own and total >= _MOVED_COST and _is_moved(lo, result):
+                kept.add(result)
+            cost[result] = total if is_lazy(op) and result not in kept else 0
         for region in op.regions:
-            _costs(region, cost)
+            _costs(lo, region, kept, cost)
+
+
+def _is_moved(lo: Lowering, value: Value) -> bool:
+    """Whether a shape op reads the value elsewhere than at its reader's index; the steps of a tree
+    of pairs read each element once."""
+    movers = [op for op in lo.uses.get(value, []) if op.name in _MOVES]
+    splits = [user for op in movers for result in op.results for user in lo.uses.get(result, [])]
+    pairs = all(op.name == "tt.split" and pair_source(lo.definer, op) is value for op in splits)
+    return bool(movers) and not (splits and pairs)
 
 
 def roots_of(lo: Lowering, value: Value, kept: set[Value], roots: dict[Value, set[Op]]) -> set[Op]:

@@ -6,12 +6,10 @@ See :mod:`report` for what it does with them.
 import re
 
 from kernelsmith.devices.cpu.codegen_text import branch
-from kernelsmith.devices.cpu.lower_carry import scalar
-from kernelsmith.devices.cpu.lower_evaluate import write_buffer
-from kernelsmith.devices.cpu.lower_nest import fill
-from kernelsmith.devices.cpu.lower_state import Buffer, Context, Lowering
+from kernelsmith.devices.cpu.lower_carry import elements, scalar
+from kernelsmith.devices.cpu.lower_state import Lowering
 from kernelsmith.devices.cpu.report import FUNCTION_AT, MARK, MARK_AT, Site
-from kernelsmith.devices.cpu.ttir import Op, Ty, Value
+from kernelsmith.devices.cpu.ttir import Op, Ty
 from kernelsmith.errors import CompileError
 
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -55,7 +53,7 @@ def device_print(lo: Lowering, op: Op) -> None:
     em, level = lo.em, lo.em.depth
     for number, value in enumerate(op.operands):
         at = em.op(level, f"getelementptr i8, ptr {packet.base}, i64 {8 * number}")
-        em.do(level, f"store ptr {_elements(lo, value)}, ptr {at}, align 8")
+        em.do(level, f"store ptr {elements(lo, value)}, ptr {at}, align 8")
     _call(lo, site, packet.base)
 
 
@@ -69,7 +67,7 @@ def device_assert(lo: Lowering, op: Op) -> None:
     at = "0"
     if condition.ty.shape:
         lo.em.functions.setdefault(_FIRST, _first())
-        base, size = _elements(lo, condition), condition.ty.size
+        base, size = elements(lo, condition), condition.ty.size
         at = em.op(level, f"call fastcc i64 @{_FIRST}(ptr {base}, i64 {size})")
         bad = em.op(level, f"icmp ne i64 {at}, {size}")
     else:
@@ -87,16 +85,6 @@ def device_assert(lo: Lowering, op: Op) -> None:
         em.block(level, f"{stop}.on")
 
     branch(em, level, bad, fail)
-
-
-def _elements(lo: Lowering, value: Value) -> str:
-    """Address of a value's elements, one after the other, as they are now."""
-    buffer = lo.new_buffer(value.ty, False)
-    if value.ty.shape:
-        bound = lo.env[value]
-        return (bound if isinstance(bound, Buffer) else fill(lo, value, buffer)).base
-    write_buffer(lo, Context(1, lo.em.depth), buffer, (), scalar(lo, value))
-    return buffer.base
 
 
 def _call(lo: Lowering, site: Site, packet: str) -> None:

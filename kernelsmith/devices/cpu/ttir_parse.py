@@ -246,8 +246,6 @@ def _result_types(name: str, types: list[str], operands: tuple[Value, ...], coun
         return [Ty(operands[0].ty.elem, (), operands[0].ty.pointee)]
     if name == "tt.split":
         return [parse_type(types[-1])] * 2
-    if name in ("arith.mului_extended", "arith.mulsi_extended"):
-        return [operands[0].ty] * 2
     if name == "tt.call":
         return [parse_type(t) for t in split_top(unwrap(types[-1]))]
     return [parse_type(types[-1])] * count

@@ -21,6 +21,12 @@ def parse_type(text: str) -> Ty:
         return Ty(elem.elem, shape, elem.pointee)
     if text.startswith("!tt.ptr<"):
         pointee = text[8:-1].split(",")[0].strip()
+        if pointee not in BITS:
+            raise CompileError(
+                f"a pointer to {pointee} is not supported on the cpu device",
+                op="type",
+                hint="load an address as int64 and cast it: .to(tl.pointer_type(tl.float32))",
+            )
         return Ty("ptr", (), pointee)
     if text == "index":
         return Ty("i64")
