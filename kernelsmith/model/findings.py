@@ -27,9 +27,9 @@ class Finding:
     ``argument``. ``count``: accesses, or turns of a loop. ``str(finding)`` is :func:`sentence`.
 
     Kinds: outside the buffer; in a gap between its rows; read, and never written; touched by two
-    programs, one writing without an atomic; changed by atomics that do not commute; by adding
-    floats; a loop in which nothing changes that another program would have to end; that nobody
-    ends; that had not ended when the time was up."""
+    programs, one writing without an atomic, or by two lanes of a store with different values;
+    changed by atomics that do not commute; by adding floats; a loop in which nothing changes that
+    another program would have to end; that nobody ends; that had not ended when the time was up."""
 
     kind: FindingKind
     kernel: str
@@ -66,6 +66,11 @@ def sentence(found: Finding) -> str:
             text = f"out of bounds: {who} {found.does} {_bytes(found)} between two rows at {at}"
         case "unwritten":
             text = f"unwritten: {who} {found.does} {_bytes(found)} at {at}, which nobody wrote"
+        case "race" if found.other_program == found.program:
+            text = (
+                f"race: {who} {found.does} {_bytes(found)} at {at}, where lanes of one store "
+                "write different values"
+            )
         case "race":
             text = (
                 f"race: {who} {found.does} {_bytes(found)} at {at}, which program "

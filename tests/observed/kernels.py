@@ -29,6 +29,21 @@ def same_word(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def pairs(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """Two lanes write each word."""
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    tl.store(y_ptr + at // 2, x + x, mask=at < n)
+
+
+@triton.jit
+def shifted_in_place(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """Reads what it then writes one further, in one statement."""
+    at = tl.arange(0, BLOCK)
+    tl.store(y_ptr + at + 1, tl.load(y_ptr + at))
+
+
+@triton.jit
 def next_row(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     """Each program reads what the next one writes."""
     pid = tl.program_id(0)

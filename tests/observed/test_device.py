@@ -71,6 +71,28 @@ def test_one_program_alone_races_with_nobody(observe: Observe) -> None:
     assert observe(("same_word", (words(4), words(4), 4), 1)) == ()
 
 
+def test_lanes_of_one_store_race_if_their_values_differ(observe: Observe) -> None:
+    x, y = words(16, "float32"), words(8, "float32")
+    x[:] = np.repeat(np.arange(8), 2)
+    assert observe(("pairs", (x, y, 16), 1)) == ()
+    x[4], x[11] = 7, -0.0
+    (found,) = observe(("pairs", (x, y, 16), 1))
+    assert place(found) == ("race", line_of("pairs", "tl.store"), 8, 23)
+    assert (met(found), found.count) == ((0, line_of("pairs", "tl.store"), 0), 2)
+    assert str(found).endswith("where lanes of one store write different values (2 accesses)")
+    assert (y == 2 * x[1::2]).all()
+    assert observe(("pairs", (x, y, 11), 1))[0].begin == 8  # lane 11 is masked off
+    x[:] = np.nan
+    x.view(np.uint32)[::2] ^= 0x80000001
+    assert observe(("pairs", (x, y, 16), 1)) == ()  # all NaNs that a sum gives are one
+
+
+def test_a_store_sees_memory_as_it_was_though_its_values_are_looked_at(observe: Observe) -> None:
+    y = np.arange(17, dtype=np.int32)
+    assert observe(("shifted_in_place", (words(1), y, 0), 1)) == ()
+    assert y.tolist() == [0, *range(16)]
+
+
 def test_a_read_races_with_a_write_before_and_after_it(observe: Observe) -> None:
     found = observe(("next_row", (words(1), words(4), 4), 4))
     line = line_of("next_row", "tl.store")

@@ -28,6 +28,7 @@ RUNTIME_MODULES = frozenset(
         "observe.py",
         "observe_cell.py",
         "observe_code.py",
+        "observe_lanes.py",
         "observe_launch.py",
         "observe_module.py",
         "observe_pointers.py",

@@ -5,7 +5,7 @@ from kernelsmith.devices.cpu.lower_carry import elements, scalar
 from kernelsmith.devices.cpu.lower_forms import Form, llvm
 from kernelsmith.devices.cpu.lower_state import Lowering, Scalar
 from kernelsmith.devices.cpu.observe import SINK_WORD
-from kernelsmith.devices.cpu.observe_module import ACCESS, SINK, TURN
+from kernelsmith.devices.cpu.observe_module import ACCESS, LANES, SINK, TURN
 from kernelsmith.devices.cpu.ttir import Op
 
 _PRIME = 1099511628211
@@ -29,6 +29,17 @@ def access(lo: Lowering, op: Op) -> None:
         return
     got = em.op(level, f"load i8, ptr {out.base}")
     lo.env[result] = Scalar(Form("U", "i1", em.op(level, f"icmp ne i8 {got}, 0"), level))
+
+
+def lanes(lo: Lowering, op: Op) -> None:
+    """A note of all values of a store, which it performs, to see which lanes lose."""
+    at, goes, values = (elements(lo, value) for value in op.operands)
+    lo.em.do(
+        lo.em.depth,
+        f"call fastcc void @{observe_code.LANES}(ptr {_state(lo, op)}, i32 %pid, "
+        f"i64 {op.attrs['site']}, i64 {op.attrs['size']}, ptr {at}, ptr {goes}, ptr {values}, "
+        f"i64 {op.operands[0].ty.size})",
+    )
 
 
 def turn(lo: Lowering, op: Op) -> None:
@@ -89,4 +100,4 @@ def _wide(lo: Lowering, form: Form, level: int) -> str:
     return em.op(level, f"zext {llvm(elem)} {text} to i64")
 
 
-NOTES = {ACCESS: access, TURN: turn, SINK: sink}
+NOTES = {ACCESS: access, LANES: lanes, TURN: turn, SINK: sink}

@@ -8,11 +8,12 @@ the tensor is defined outside of.
 
 from kernelsmith.devices.cpu.lower_pairs import kept_levels, pair_source
 from kernelsmith.devices.cpu.lower_state import Lowering
+from kernelsmith.devices.cpu.observe_module import LANES
 from kernelsmith.devices.cpu.ttir import Block, Op, Value
 from kernelsmith.devices.cpu.ttir_ops import ATOMIC, ELEMENTWISE, SHAPE
 
 _LAZY = ELEMENTWISE | frozenset(SHAPE) | {"tt.load", "arith.constant", "ub.poison"}
-_WRITES = frozenset({"tt.store", "tt.call", *ATOMIC})
+_WRITES = frozenset({"tt.store", "tt.call", LANES, *ATOMIC})
 #: Rough instructions a vector; what costs more is not computed twice.
 _COST = {
     "arith.divf": 12, "tt.precise_divf": 12, "math.sqrt": 12, "math.rsqrt": 24,

@@ -51,7 +51,8 @@ INSIDE, HOLDS, SHARED = 1, 2, 4
     GAP_READ,
     GAP_WRITE,
     ATOMIC_RACE,
-) = range(1, 10)
+    LANES,
+) = range(1, 11)
 """Kinds of findings."""
 
 

@@ -2,16 +2,19 @@
 
 Words, cells and kinds are those of :mod:`observe`; the numbers are written into the text here.
 ``observe.tensor`` is called for every access with the addresses of its elements; it answers which
-of them may be performed. ``observe.turn`` is called at every turn of a ``while`` loop with its
+of them may be performed. ``observe.lanes`` performs a store of several elements and looks what is
+left of it. ``observe.turn`` is called at every turn of a ``while`` loop with its
 condition and answers whether to go on, ``observe.beat`` at every turn of a ``for`` loop.
 """
 
 from kernelsmith.devices.cpu import observe as o
 from kernelsmith.devices.cpu.observe import word
 from kernelsmith.devices.cpu.observe_cell import CELL
+from kernelsmith.devices.cpu.observe_lanes import LANES_TEXT, PUT
 from kernelsmith.devices.cpu.observe_turns import BEAT_TEXT, PUSH, SAME, TURN_TEXT, VALUE
 
-TENSOR, TURN, BEAT = "observe.tensor", "observe.turn", "observe.beat"
+TENSOR, LANES = "observe.tensor", "observe.lanes"
+TURN, BEAT = "observe.turn", "observe.beat"
 
 
 def functions() -> dict[str, str]:
@@ -23,6 +26,8 @@ def functions() -> dict[str, str]:
         "observe.push": PUSH,
         "observe.one": _ONE,
         TENSOR: _TENSOR,
+        "observe.put": PUT,
+        LANES: LANES_TEXT,
         "observe.same": SAME,
         TURN: TURN_TEXT,
         BEAT: BEAT_TEXT,

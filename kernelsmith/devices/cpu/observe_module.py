@@ -1,7 +1,8 @@
 """Where notes go: a parsed module rewritten for the observing build.
 
 Before every access stands an ``observe.access`` of its pointers and mask, whose result, the lanes
-that may go on, becomes the access's mask. The condition of a ``while`` loop goes through an
+that may go on, becomes the access's mask; before a store of several lanes also an ``observe.lanes``
+of its values. The condition of a ``while`` loop goes through an
 ``observe.turn``; a ``for`` loop is marked to beat.
 """
 
@@ -16,7 +17,8 @@ from kernelsmith.devices.cpu.ttir import Block, Function, Module, Op, Ty, Value
 from kernelsmith.devices.cpu.ttir_ops import ELEMENTWISE, SHAPE
 from kernelsmith.errors import CompileError
 
-ACCESS, TURN, SINK = "observe.access", "observe.turn", "observe.sink"
+ACCESS, LANES = "observe.access", "observe.lanes"
+TURN, SINK = "observe.turn", "observe.sink"
 _ANYWHERE = frozenset(
     {"tt.call", "tt.return", "scf.for", "scf.if", "scf.while", "scf.yield", "scf.condition"}
     | {"cf.br", "cf.cond_br", "arith.constant", "ub.poison"}
@@ -31,6 +33,7 @@ _CHANGES = {
     "min": "takes the minimum into", "umax": "takes the maximum into",
     "umin": "takes the minimum into",
 }  # fmt: skip
+_WORDS = {"f32": "i32", "f64": "i64"}
 _MASK_AT = {
     "tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2, "tt.atomic_load": 1, "tt.atomic_store": 2,
 }  # fmt: skip
@@ -117,8 +120,21 @@ class _Notes:
         note = Op(ACCESS, (pointer, *mask), (goes,), attrs, (), op.line)
         if at:
             operands = (*op.operands[:at], goes, *op.operands[at + 1 :])
-            return [note, Op(op.name, operands, op.results, op.attrs, op.regions, op.line)]
+            access = Op(op.name, operands, op.results, op.attrs, op.regions, op.line)
+            return [note, *self._lanes(op, goes, attrs), access]
         return [note, *self._aside(op, goes)]
+
+    def _lanes(self, op: Op, goes: Value, attrs: dict[str, object]) -> list[Op]:
+        """Of a store of several elements: a note of what it puts where."""
+        if op.name != "tt.store" or not goes.ty.shape:
+            return []
+        pointer, value = op.operands[:2]
+        if value.ty.elem not in _WORDS:
+            return [Op(LANES, (pointer, goes, value), (), attrs, (), op.line)]
+        # As bits a NaN is the one that the store writes.
+        bits = Value("%bits", Ty(_WORDS[value.ty.elem], value.ty.shape))
+        cast = Op("tt.bitcast", (value,), (bits,), {}, (), op.line)
+        return [cast, Op(LANES, (pointer, goes, bits), (), attrs, (), op.line)]
 
     def _aside(self, op: Op, goes: Value) -> list[Op]:
         """An access without a mask: what may not go on goes to a word of the block instead."""

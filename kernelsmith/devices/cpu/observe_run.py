@@ -29,6 +29,7 @@ _KINDS: dict[int, FindingKind] = {
     observe.UNWRITTEN_READ: "unwritten",
     observe.RACE: "race",
     observe.ATOMIC_RACE: "race",
+    observe.LANES: "race",
     observe.ATOMIC_ORDER: "atomic_order",
     observe.FLOAT_ATOMIC: "float_atomic",
 }
@@ -182,7 +183,7 @@ class _Observation:
 
     def _accesses(self, kind: int, count: int, site: Site) -> int:
         """Cells count granules, of which an access may take several."""
-        if kind in (observe.OUTSIDE_READ, observe.OUTSIDE_WRITE):
+        if kind in (observe.OUTSIDE_READ, observe.OUTSIDE_WRITE, observe.LANES):
             return count
         return -(-(count << int(self._block[observe.SHIFT])) // site.size)
 
