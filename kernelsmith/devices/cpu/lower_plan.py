@@ -89,7 +89,13 @@ def _costs(lo: Lowering, block: Block, kept: set[Value], cost: dict[Value, int])
 def _is_moved(lo: Lowering, value: Value) -> bool:
     """Whether a shape op reads the value elsewhere than at its reader's index; the steps of a tree
     of pairs read each element once."""
-    movers = [op for op in lo.uses.get(value, []) if op.name in _MOVES]
+    long = [dim for dim in value.ty.shape if dim > 1]
+    movers = [
+        op
+        for op in lo.uses.get(value, [])
+        if op.name in _MOVES
+        and (op.name != "tt.reshape" or [d for d in op.results[0].ty.shape if d > 1] != long)
+    ]
     splits = [user for op in movers for result in op.results for user in lo.uses.get(result, [])]
     pairs = all(op.name == "tt.split" and pair_source(lo.definer, op) is value for op in splits)
     return bool(movers) and not (splits and pairs)
