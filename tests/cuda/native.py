@@ -5,19 +5,10 @@ pointers x, y, s (scratch) and the count n.
 """
 
 import hashlib
-from dataclasses import dataclass
 
-from kernelsmith.model import (
-    Buffer,
-    Inputs,
-    InputSpec,
-    Launch,
-    LaunchArg,
-    ObjectInfo,
-    OutputRef,
-    Plan,
-    TensorMeta,
-)
+from kernelsmith.model import Plan
+from tests import native_ir
+from tests.native_ir import Compiled, compile_ir
 
 TEXT = """
 target triple = "x86_64-unknown-linux-gnu"
@@ -70,56 +61,13 @@ PARTS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
-    info: ObjectInfo
-    code: bytes
-
-
 def compile_kind(kind: str) -> Compiled:
     """Machine code of a kernel of PARTS."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
     parts = {"body": "", "end": "", **PARTS[kind]}
     text = TEXT.format(symbol=f"k_{kind}", **parts)
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        opt=2, reloc="pic", codemodel="small"
-    )
-    code = machine.emit_object(llvm.parse_assembly(text))
-    info = ObjectInfo(
-        id=hashlib.sha256(kind.encode()).hexdigest()[:24],
-        symbol=f"k_{kind}",
-        params=("ptr", "ptr", "ptr", "i32"),
-        arena_bytes=0,
-        code_hash=hashlib.sha256(code).hexdigest(),
-    )
-    return Compiled(info=info, code=code)
+    return compile_ir(text, hashlib.sha256(kind.encode()).hexdigest()[:24], arena_bytes=0)
 
 
 def plan_of(elements: int) -> Plan:
-    """y = 2 x over ``elements`` floats, one scratch buffer."""
-    pointers = tuple(LaunchArg(kind="ptr", buffer=index) for index in range(3))
-    launch = Launch(
-        plan_class="k",
-        plan_class_unaligned="k-unaligned",
-        grid=(2, 3, 1),
-        args=(*pointers, LaunchArg(kind="i32", value=elements)),
-    )
-    meta = TensorMeta(shape=(elements,), strides=(1,), dtype="float32")
-    return Plan(
-        buffers=(
-            Buffer(nbytes=4 * elements, arg="x"),
-            Buffer(nbytes=4 * elements),
-            Buffer(nbytes=64),
-        ),
-        launches=(launch,),
-        outputs=(OutputRef(buffer=1, offset_bytes=0, meta=meta),),
-    )
-
-
-def inputs_of(elements: int, seed: int = 7) -> Inputs:
-    meta = TensorMeta(shape=(elements,), strides=(1,), dtype="float32")
-    spec = InputSpec(name="x", meta=meta, recipe="normal", base_shape=(elements,), token_axis=0)
-    return Inputs(tensors=(spec,), scalars=(), regime="plain", seed=seed)
+    """y = 2 x over ``elements`` floats, in one launch of a grid of two dimensions."""
+    return native_ir.plan_of(elements, grid=(2, 3, 1))

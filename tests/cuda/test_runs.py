@@ -2,7 +2,6 @@
 
 import dataclasses
 import gc
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +9,13 @@ import numpy as np
 import pytest
 
 from kernelsmith.errors import GpuError, InputError
-from kernelsmith.model import Inputs, Run, RunJob, RunsResult
+from kernelsmith.model import Run, RunJob, RunsResult
 from kernelsmith.worker import launcher
-from tests.cuda.native import compile_kind, inputs_of, plan_of
+from tests.cuda.native import compile_kind, plan_of
 from tests.cuda.stand_in import Fake, StandInDevice
+from tests.native_ir import draw, inputs_of
 
 ELEMENTS = 1000
-
-
-def draw(inputs: Inputs) -> Mapping[str, Any]:
-    rng = np.random.Generator(np.random.PCG64(inputs.seed))
-    return {"x": rng.standard_normal(inputs.tensors[0].meta.shape).astype(np.float32)}
 
 
 def a_run(key: str = "r", **changes: Any) -> Run:

@@ -4,7 +4,6 @@ import dataclasses
 import gc
 import math
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,13 @@ import numpy as np
 import pytest
 
 from kernelsmith.errors import GpuError, InfrastructureError
-from kernelsmith.model import Inputs, TimedCase, TimeJob, TimeResult
+from kernelsmith.model import TimedCase, TimeJob, TimeResult
 from kernelsmith.worker import session, session_pool_gpu
-from tests.cuda.native import compile_kind, inputs_of, plan_of
+from tests.cuda.native import compile_kind, plan_of
 from tests.cuda.stand_in import Fake, StandInDevice
+from tests.native_ir import draw, inputs_of
 
 ELEMENTS = 4096
-
-
-def draw(inputs: Inputs) -> Mapping[str, Any]:
-    rng = np.random.Generator(np.random.PCG64(inputs.seed))
-    return {"x": rng.standard_normal(inputs.tensors[0].meta.shape).astype(np.float32)}
 
 
 def a_case(**changes: Any) -> TimedCase:

@@ -5,24 +5,19 @@ cannot hide or feign one here. ``load`` is the CPU device's.
 """
 
 import hashlib
-from dataclasses import dataclass
+import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from kernelsmith.errors import CompileError
-from kernelsmith.model import (
-    Buffer,
-    Inputs,
-    InputSpec,
-    Launch,
-    LaunchArg,
-    ObjectInfo,
-    OutputRef,
-    Plan,
-    TensorMeta,
-)
+from kernelsmith.model import ObjectInfo
+
+ROOT = str(Path(__file__).parents[2])
+if ROOT not in sys.path:
+    sys.path.insert(0, ROOT)
+
+from tests.native_ir import Compiled, compile_ir, draw, inputs_of, plan_of  # noqa: E402
 
 # Each program handles 64 floats: y[i] = 2 x[i] for its own i < n, then what MORE adds.
 TEMPLATE = """
@@ -142,12 +137,6 @@ def kernel_ir(kind: str, symbol: str = "kernel") -> str:
     return text.format(symbol=symbol, **parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
-    info: ObjectInfo
-    code: bytes
-
-
 class IrDevice:
     """A device whose "TTIR" is LLVM IR."""
 
@@ -170,81 +159,6 @@ class IrDevice:
         from kernelsmith.devices.cpu.kernel import load
 
         return load(info, code, base_pad_bytes=base_pad_bytes)
-
-
-def compile_ir(text: str, object_id: str) -> Compiled:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(text)
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        opt=2, reloc="pic", codemodel="small"
-    )
-    code = machine.emit_object(module)
-    symbol = text.partition("define void @")[2].partition("(")[0]
-    info = ObjectInfo(
-        id=object_id,
-        symbol=symbol,
-        params=("ptr", "ptr", "ptr", "i32"),
-        arena_bytes=256,
-        code_hash=hashlib.sha256(code).hexdigest(),
-    )
-    return Compiled(info=info, code=code)
-
-
-def plan_of(elements: int, *, nbytes_in: int | None = None, class_id: str = "k") -> Plan:
-    """y = 2x over ``elements`` floats, one scratch buffer."""
-    pointers = tuple(LaunchArg(kind="ptr", buffer=index) for index in range(3))
-    return Plan(
-        buffers=(
-            Buffer(nbytes=4 * elements if nbytes_in is None else nbytes_in, arg="x"),
-            Buffer(nbytes=4 * elements),
-            Buffer(nbytes=64),
-        ),
-        launches=(
-            Launch(
-                plan_class=class_id,
-                plan_class_unaligned=f"{class_id}-unaligned",
-                grid=(-(-elements // 64), 1, 1),
-                args=(*pointers, LaunchArg(kind="i32", value=elements)),
-            ),
-        ),
-        outputs=(
-            OutputRef(
-                buffer=1,
-                offset_bytes=0,
-                meta=TensorMeta(shape=(elements,), strides=(1,), dtype="float32"),
-            ),
-        ),
-    )
-
-
-def inputs_of(elements: int, seed: int = 7, file: str | None = None) -> Inputs:
-    return Inputs(
-        tensors=(
-            InputSpec(
-                name="x",
-                meta=TensorMeta(shape=(elements,), strides=(1,), dtype="float32"),
-                recipe="normal",
-                base_shape=(elements,),
-                token_axis=0,
-                file=file,
-            ),
-        ),
-        scalars=(),
-        regime="plain",
-        seed=seed,
-    )
-
-
-def draw(inputs: Inputs) -> dict[str, np.ndarray]:
-    """A stand-in for the recipes: normal numbers, from the seed alone."""
-    rng = np.random.Generator(np.random.PCG64(inputs.seed))
-    return {
-        spec.name: rng.standard_normal(spec.meta.shape).astype(np.float32)
-        for spec in inputs.tensors
-    }
 
 
 class Bench:
