@@ -47,6 +47,18 @@ def _compile(evidence: Mapping[str, Any]) -> str:
     )
 
 
+def _witness(evidence: Mapping[str, Any]) -> str:
+    sums = ", ".join(evidence["accumulators"]["candidate"]) or "nothing"
+    differences = "; ".join(evidence["differences"]) or "no difference"
+    decides = "no branch, bound, address or choice of sums hangs on a loaded float"
+    if "as_the_seed" in evidence:
+        decides = f"as the seed it {', '.join(evidence['as_the_seed'])}"
+    return (
+        f"the IR of {len(evidence['kernels']):,} kernels, read and not run: it sums in {sums}; "
+        f"{decides}; beside the seed's: {differences}"
+    )
+
+
 def _parity(evidence: Mapping[str, Any], path: str) -> str:
     return (
         f"{evidence['elements']:,} output elements in {evidence['cases']:,} cases {path}: "
@@ -109,6 +121,7 @@ _SAY: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "policy": _policy,
     "trace": _trace,
     "compile": _compile,
+    "witness": _witness,
     "parity.train": lambda evidence: _parity(evidence, "of training, gradients included"),
     "parity.infer": lambda evidence: _parity(evidence, "of inference"),
     "cross_path": _cross_path,

@@ -14,6 +14,7 @@ from kernelsmith import cases as forms
 from kernelsmith.errors import EvidenceError, TaskError
 from kernelsmith.gate import code, irregular, plans
 from kernelsmith.gate.subject import Ask, Execution, Limits, Outcome, Subject, failed
+from kernelsmith.gate.witness.plans import Memory
 from kernelsmith.model import (
     ASSEMBLY_MAX_BYTES,
     Case,
@@ -52,6 +53,8 @@ class Bench:
         self.trusted: dict[str, PlanClass] = {}
         # What was observed and found clean, by what it launches.
         self.clean: set[str] = set()
+        # What texts were found to say.
+        self.said = Memory()
         self._sandbox = sandbox
         self._workers: dict[Role, Worker] = {}
 
@@ -120,6 +123,7 @@ class Bench:
                 return found
         if keep_plans:
             subject.plans.update({case.id: result.plans[case.id] for case in wanted})
+            subject.cases.update({case.id: case for case in wanted})
         else:
             self._note_range(subject, wanted, result)
         for class_id in plans.classes_of(result.plans[case.id] for case in wanted):

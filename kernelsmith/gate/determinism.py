@@ -1,6 +1,5 @@
 """determinism: the same call gives the same bits whatever surrounds it."""
 
-import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +10,8 @@ from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.parity import note_marks
 from kernelsmith.gate.reference import Reference, compare
 from kernelsmith.gate.subject import CO_RUNNERS, Ask, Outcome, Subject, draw_seed
-from kernelsmith.model import Case, PlanClass, Task
+from kernelsmith.model import Case, Task
 
-FLOAT_ATOMIC = re.compile(r"\btt\.atomic_rmw fadd\b")
 MISALIGN_BYTES = 8
 PAD_ELEMENTS = 3
 """Extra elements a row: with an odd row stride no row but the first stays aligned."""
@@ -45,22 +43,6 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
     found = observed.same_bits(bench, reference, subject, seen)
     if found.status is not None:
         return found
-    for plan_class in subject.classes.values():
-        line = float_atomic(plan_class)
-        if line:
-            return Outcome(
-                status="NONDETERMINISTIC",
-                message=f"kernel {plan_class.kernel} adds floats atomically, in whatever order "
-                f"programs run: {line}",
-                evidence={"kernel": plan_class.kernel, "ttir": line},
-            )
-    for info in bench.code_of(subject):
-        if info.stats.get("lint", {}).get("float_atomics"):
-            return Outcome(
-                status="NONDETERMINISTIC",
-                message=f"kernel {info.symbol} adds floats atomically in its machine code",
-                evidence={"kernel": info.symbol, "stats": info.stats},
-            )
     cases = sorted(bench.task.cases, key=lambda case: (forms.cost(bench.task, case), case.id))
     repeats = [*all_repeats(bench.task, cases, reference.secret), *padded(bench.task, cases)]
     found = bench.prepare(subject, [one.case for one in repeats])
@@ -119,14 +101,6 @@ def padded(task: Task, cases: list[Case]) -> Iterator[Repeat]:
                 case, id=f"{case.id} {how}", row_stride_pad=PAD_ELEMENTS, padded_arg=only
             )
             yield Repeat(base=case, case=moved, how=how)
-
-
-def float_atomic(plan_class: PlanClass) -> str:
-    """The first line of TTIR that adds floats atomically, or ""."""
-    for line in plan_class.ttir.splitlines():
-        if FLOAT_ATOMIC.search(line):
-            return line.strip()
-    return ""
 
 
 def _run(

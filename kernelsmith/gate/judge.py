@@ -25,6 +25,7 @@ from kernelsmith.gate.epoch import epoch
 from kernelsmith.gate.order import check as order
 from kernelsmith.gate.reference import Reference
 from kernelsmith.gate.subject import Limits, Outcome, Subject, limits_on
+from kernelsmith.gate.witness import check as witness
 from kernelsmith.model import (
     Candidate,
     CheckResult,
@@ -45,6 +46,7 @@ BITS = (
     "policy",
     "trace",
     "compile",
+    "witness",
     "parity.train",
     "parity.infer",
     "cross_path",
@@ -214,6 +216,7 @@ class Gate:
             ("policy", partial(policy_check.check, self.task, subject.candidate)),
             ("trace", partial(bench.plan, subject, self.task.cases)),
             ("compile", partial(bench.compile, subject)),
+            ("witness", against_seed(witness.check)),
             ("parity.train", against_seed(parity.check, "train")),
             ("parity.infer", against_seed(parity.check, "infer")),
             ("cross_path", against_seed(cross_path.check)),
@@ -249,6 +252,9 @@ class Gate:
                 name, found = observed.explain(
                     self.bench, self.reference, judging.subject, name, found
                 )
+            if found.status is None and judging.subject.witnessed is not None:
+                met = witness.again(self.bench, self.reference, judging.subject)
+                found = found if met.status is None else met
             results.append(_result(name, found, time.monotonic() - begun))
             unchecked += found.unchecked
             if found.status is not None:

@@ -28,7 +28,7 @@ from kernelsmith.model import (
 from kernelsmith.numerics import statistics
 
 CODE = ("policy", "trace", "compile")
-BITS = (*CODE, "parity.train", "parity.infer")
+BITS = (*CODE, "witness", "parity.train", "parity.infer")
 SIDES_OF_OCTET = sessions.SIDES_OF_OCTET
 COUNTED: tuple[tuple[str, re.Pattern[str]], ...] = (
     (

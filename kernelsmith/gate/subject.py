@@ -112,7 +112,8 @@ class Subject:
     outside outputs and scratch that any run of any check showed. ``beyond``: plan classes that no
     planned case takes, with the cases of the declared range that do. ``steps``: for each form of
     the declared range, its cases by row count with the numbers of their launches. ``observed``:
-    what its observed runs showed, once there were any.
+    what its observed runs showed, once there were any. ``cases``: those of its plans, by id;
+    ``witnessed``: how many plans and classes there were when its IR was last read.
     """
 
     candidate: Candidate
@@ -125,6 +126,8 @@ class Subject:
     steps: dict[Form, list[tuple[Case, Numbers]]] = field(default_factory=dict)
     timing: list[dict[str, Any]] = field(default_factory=list)
     observed: list[Observed] | None = None
+    cases: dict[str, Case] = field(default_factory=dict)
+    witnessed: tuple[int, int] | None = None
 
 
 def failed(failure: WorkerFailure) -> Outcome:

@@ -13,6 +13,12 @@ REAL: dict[str, dict[str, Any]] = {  # of a verdict of the gate, shortened
     "policy": {},
     "trace": {"calls": 166, "launches": 251, "plan_classes": 84},
     "compile": {"arena_bytes_max": 54400, "objects": 30, "plan_classes": 84},
+    "witness": {
+        "accumulators": {"candidate": ["loop f32"], "seed": ["loop f32"]},
+        "differences": ["ops: + math.fma"],
+        "kernels": ["_forward", "_backward"],
+        "texts": 30,
+    },
     "parity.train": {"cases": 103, "elements": 5635472},
     "parity.infer": {"cases": 63, "elements": 4204000},
     "cross_path": {"cuts": 8, "not_applicable": ["train: no call returns rstd"], "pairs": 168},
@@ -37,6 +43,7 @@ REAL: dict[str, dict[str, Any]] = {  # of a verdict of the gate, shortened
 SAYS = {
     "trace": ("166 calls", "251 launches", "84 plan classes"),
     "compile": ("84 plan classes", "30 objects"),
+    "witness": ("2 kernels", "loop f32", "no branch", "beside the seed's: ops: + math.fma"),
     "parity.train": ("5,635,472 output elements", "103 cases", "gradients"),
     "parity.infer": ("4,204,000 output elements", "63 cases"),
     "cross_path": ("168 batches", "8 cut", "not comparable: train: no call returns rstd"),

@@ -152,8 +152,8 @@ def plan_of(
     if faults.get("returns_input"):
         refs[0] = OutputRef(buffer=0, offset_bytes=0, meta=outs[0])
     branch = m >= faults.get("branch_at", m + 1)
-    text = json.dumps({"entry": call.entry, "faults": faults, "branch": branch}, sort_keys=True)
-    text += "\n  %9 = tt.atomic_rmw fadd, acq_rel, gpu, %1 -> f32" if faults.get("atomic") else ""
+    told = {"entry": call.entry, "faults": faults, "branch": branch}
+    text = f"// {json.dumps(told, sort_keys=True)}\n{module_of(len(buffers), faults)}"
     ident = hashlib.sha256(text.encode()).hexdigest()[:12]
     if ident not in job.known:
         classes[ident] = PlanClass(
@@ -165,13 +165,30 @@ def plan_of(
     return Plan(buffers=tuple(buffers), launches=(launch,), outputs=tuple(refs))
 
 
+def module_of(buffers: int, faults: dict[str, Any]) -> str:
+    """The IR of a kernel that does nothing, or what a fault asks for."""
+    args = ", ".join(f"%{i}: !tt.ptr<f32>" for i in range(buffers))
+    body = ""
+    if faults.get("atomic"):
+        body = """    %one = arith.constant 1.000000e+00 : f32
+    %old = tt.atomic_rmw fadd, acq_rel, gpu, %0, %one : (!tt.ptr<f32>, f32) -> f32
+"""
+    return f"module {{\n  tt.func public @k({args}) {{\n{body}    tt.return\n  }}\n}}\n"
+
+
+def told_in(text: str | bytes) -> dict[str, Any]:
+    """What the first line of a fake kernel's text says."""
+    line = text if isinstance(text, str) else text.decode()
+    return dict(json.loads(line.splitlines()[0].removeprefix("// ")))
+
+
 # -------------------------------------------------------------------------------------- launcher
 
 
 def compile_all(job: CompileJob, files: dict[str, bytes], role: str) -> FakeReply:
     objects, out = {}, {}
     for ident, text in job.ttirs.items():
-        faults = json.loads(text.splitlines()[0])
+        faults = told_in(text)
         if faults["faults"].get("no_compile") or (
             faults["faults"].get("no_compile_branch") and faults["branch"]
         ):
@@ -263,7 +280,7 @@ def run_all(job: RunJob, files: dict[str, bytes], role: str) -> FakeReply:
     blob = b""
     for run in job.runs:
         ident = job.object_of[run.plan.launches[0].plan_class]
-        info = json.loads(files[f"{ident}.obj"].splitlines()[0])
+        info = told_in(files[f"{ident}.obj"])
         faults = info["faults"]
         if role == "seed":
             allowed = {"trace_fails_at"}
@@ -303,7 +320,7 @@ def time_all(job: TimeJob, files: dict[str, bytes], role: str) -> FakeReply:
         info = {}
         for side, plan in (("a", case.a), ("b", case.b)):
             ident = job.object_of[f"{side}:{plan.launches[0].plan_class}"]
-            info[side] = json.loads(files[f"{ident}.obj"].splitlines()[0])
+            info[side] = told_in(files[f"{ident}.obj"])
         speed = {
             side: math.log(
                 one["faults"].get("case_gains", {}).get(case.key) or one["faults"].get("gain", 1.0)

@@ -13,6 +13,7 @@ ORDER = [
     "policy",
     "trace",
     "compile",
+    "witness",
     "parity.train",
     "parity.infer",
     "cross_path",
@@ -29,7 +30,7 @@ def test_a_faster_equal_candidate_is_accepted_with_all_its_checks(kit: Any) -> N
     verdict = kit.judge(gain=1.05)
     assert (verdict.status, verdict.checks[-1].message) == ("ACCEPTED", "")
     assert [check.name for check in verdict.checks] == ORDER
-    assert [check.status for check in verdict.checks if check.name != "order"] == ["pass"] * 11
+    assert [check.status for check in verdict.checks if check.name != "order"] == ["pass"] * 12
     assert verdict.unchecked == ("order",)
     assert verdict.gain.sessions == 8
     assert verdict.gain.low <= verdict.gain.geomean <= verdict.gain.high
@@ -65,7 +66,7 @@ def test_a_faster_equal_candidate_is_accepted_with_all_its_checks(kit: Any) -> N
         ({"wrong_order": "threads:2"}, "NONDETERMINISTIC", "determinism", "on 2 threads"),
         ({"wrong_misaligned": True}, "NONDETERMINISTIC", "determinism", "8 bytes off"),
         ({"wrong_padded": True}, "NONDETERMINISTIC", "determinism", "padded rows"),
-        ({"atomic": True}, "NONDETERMINISTIC", "determinism", "adds floats atomically"),
+        ({"atomic": True}, "NONDETERMINISTIC", "witness", "adds floats atomically"),
         ({"wrong_poison": 3}, "MEMORY", "memory", "did not write"),
         ({"wrong_stale": True}, "MEMORY", "memory", "scratch left by an earlier call"),
         ({"canary": True}, "MEMORY", "memory", "wrote past scratch 0 after"),
@@ -137,7 +138,7 @@ def test_the_seed_itself_passes_every_bit_check_and_is_not_faster(kit: Any) -> N
     verdict = kit.gate.judge(kit.gate.seed, kit.gate.seed, 0)
     assert verdict.status == "NOT_FASTER"
     assert "same machine code" in verdict.checks[-1].message
-    assert [c.status for c in verdict.checks] == ["pass"] * 8 + ["unchecked", "fail"]
+    assert [c.status for c in verdict.checks] == ["pass"] * 9 + ["unchecked", "fail"]
     assert not [job for _, job in kit.sandbox.log if isinstance(job, TimeJob)]
 
 

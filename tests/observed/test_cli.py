@@ -4,7 +4,6 @@ Those that end give the seed's bits in every order on this machine: only what th
 """
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -187,19 +186,16 @@ def test_a_tail_read_out_of_bounds_is_rejected_with_line_and_bytes(gate: Any) ->
     assert f"at line {line}; x (x_ptr) has 2 bytes" in check["message"]
 
 
-def test_a_float_atomic_is_rejected_with_line_and_bytes_not_by_policy(gate: Any) -> None:
+def test_a_float_atomic_is_rejected_with_its_line_before_it_runs(gate: Any) -> None:
     add = STORE.replace("tl.store", "tl.atomic_add")
     source = SEED.replace(STORE, f"{STORE.replace('y, m', 'y * 0, m')}{add}")
     code, out = gate(source)
     document = json.loads(out)
     check = failed(document)
-    assert (code, document["status"], check["name"]) == (1, "NONDETERMINISTIC", "determinism")
+    assert (code, document["status"], check["name"]) == (1, "NONDETERMINISTIC", "witness")
     line = line_of(source, "tl.atomic_add")
-    # A NaN's payload is lost in the addition: which case shows first hangs on the drawn inputs.
-    assert re.search(
-        r"program \d+ of _clip adds floats atomically to bytes \d+ to \d+ of output y \(y_ptr\) "
-        rf"at line {line}, in whatever order",
-        check["message"],
+    assert check["message"] == (
+        f"kernel _clip at line {line} adds floats atomically, in whatever order programs run"
     )
 
 

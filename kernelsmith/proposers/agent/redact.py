@@ -11,15 +11,27 @@ import re
 from kernelsmith.model import Task
 
 MESSAGE_MAX_CHARS = 700
-DECLARED = frozenset({"policy", "trace", "compile", "parity.train", "parity.infer", "order", "latency"})
+DECLARED = frozenset(
+    {
+        "policy",
+        "trace",
+        "compile",
+        "witness",
+        "parity.train",
+        "parity.infer",
+        "order",
+        "latency",
+    }
+)
 """Checks that look at declared cases alone."""
-WRITTEN = frozenset({"policy", "trace", "compile"})
+WRITTEN = frozenset({"policy", "trace", "compile", "witness"})
 """Checks whose messages may quote the candidate."""
 
 KINDS = {
     "policy": "outside the language of candidates",
     "trace": "the host code does not make a plan like the seed's",
     "compile": "a kernel does not compile",
+    "witness": "the IR says what it may not, or what the seed's does not",
     "parity.train": "other bits than the seed's on the train path",
     "parity.infer": "other bits than the seed's on the infer path",
     "cross_path": "the same token has other bits in another batch or on the other path",
