@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import mutant_report
+import torch
 from mutant_items import DRAW, PER_KIND, TASKS, Item, items, parents
 from mutant_judging import as_expected, desk, judge
 
@@ -60,6 +61,7 @@ def kept(task: str, wanted: str) -> dict[str, dict[str, Any]]:
 
 def work(name: str, per_kind: int, until: float) -> None:
     """Judges those mutants of a task that have no record yet, until the time is up."""
+    torch.set_num_threads(1)  # tasks run side by side
     task = catalog.load_task(name, "cpu")
     wanted = key(name)
     known = kept(name, wanted)
