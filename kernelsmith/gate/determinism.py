@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kernelsmith import cases as forms
-from kernelsmith.gate import observed
+from kernelsmith.gate import observed, strides
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.parity import note_marks
 from kernelsmith.gate.reference import Reference, compare
@@ -46,6 +46,9 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
     cases = sorted(bench.task.cases, key=lambda case: (forms.cost(bench.task, case), case.id))
     repeats = [*all_repeats(bench.task, cases, reference.secret), *padded(bench.task, cases)]
     found = bench.prepare(subject, [one.case for one in repeats])
+    if found.status is None:
+        moved = [(one.base, one.case) for one in repeats if one.base is not one.case]
+        found = strides.check(subject, moved)
     if found.status is not None:
         return found
     found = _run(bench, reference, subject, repeats)

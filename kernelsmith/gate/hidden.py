@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelsmith import cases as forms
 from kernelsmith.errors import EvidenceError
-from kernelsmith.gate import irregular, observed
+from kernelsmith.gate import irregular, observed, strides
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.reference import Reference, compare
 from kernelsmith.gate.subject import CO_RUNNERS, Ask, Execution, Outcome, Subject, draw_seed, failed
@@ -18,6 +18,8 @@ from kernelsmith.model import Case, Task
 
 SCALES = (1.0, 10.0, 1000.0)
 """What float scalars are multiplied by: what is fitted to the declared value shows at another."""
+SAME_CLASS_PAD = 64
+"""Rows so many elements longer have strides as divisible as before: no other code is made."""
 
 
 def draw_cases(task: Task, per_call: int, seed: int) -> list[Case]:
@@ -90,6 +92,8 @@ def check_bits(
     observed: no other check meets those classes.
     """
     found = bench.prepare(subject, cases)
+    if found.status is None:
+        found = _check_strides(bench, subject, cases)
     if found.status is not None:
         return replace(found, status="UNCONFIRMED", message=f"hidden shape: {found.message}")
     plain = [Ask(key=case.id, case=case, inputs=reference.inputs(case)) for case in cases]
@@ -120,6 +124,18 @@ def check_bits(
     if found.status is not None:
         return found
     return Outcome(evidence={"hidden": [case.id for case in cases]})
+
+
+def _check_strides(bench: Bench, subject: Subject, cases: Sequence[Case]) -> Outcome:
+    """What kernels do with strides, those included that no declared case launches."""
+    moved = [
+        replace(case, id=f"{case.id} moved", row_stride_pad=case.row_stride_pad + SAME_CLASS_PAD)
+        for case in cases
+    ]
+    found = bench.plan(subject, moved)
+    if found.status is not None:
+        return found
+    return strides.check(subject, zip(cases, moved, strict=True))
 
 
 def _first_of_each_class(subject: Subject, cases: Sequence[Case]) -> set[str]:
