@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,15 @@ def run_here(only: str, archs: list[int], all_of_them: bool) -> dict[str, Any]:
     return {"triton": triton.__version__, "ptxas": ptxas, "sources": entries}
 
 
+def cannot_run(reports: list[dict[str, Any]]) -> dict[str, int]:
+    """How many kernels need more than a multiprocessor has, by source."""
+    found: Counter[str] = Counter()
+    for entry in (entry for report in reports for entry in report["sources"]):
+        too_large = sum(row["occupancy"]["blocks"] == 0 for row in entry["kernels"])
+        found.update({f"{entry['task']}, {entry['source']}": too_large} if too_large else {})
+    return dict(found)
+
+
 def run_in(python: str, arguments: list[str]) -> dict[str, Any]:
     """The same in another interpreter."""
     done = subprocess.run(
@@ -142,12 +152,15 @@ def main(given: list[str]) -> int:
         "note": "compiled only: no GPU was there, nothing was run",
         "kernels": total,
         "unaligned_too": not options.aligned,
+        "cannot_run": cannot_run(reports),
         "versions": reports,
     }
     if not options.only:
         options.out.write_text(json.dumps(document, indent=1) + "\n")
     versions = ", ".join(report["triton"] for report in reports)
     print(f"Triton {versions}: {total} kernels compile for {options.archs}")
+    for source, count in document["cannot_run"].items():
+        print(f"  {count} of {source} need more than a multiprocessor has and cannot run")
     return 0
 
 

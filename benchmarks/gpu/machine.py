@@ -4,10 +4,11 @@ run, the CPU device. No torch."""
 import contextlib
 import ctypes
 import dataclasses
+import functools
 import os
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -65,12 +66,18 @@ def compile_one(wanted: Wanted, arch: int) -> Any:
 
 
 def compile_all(wanted: Sequence[Wanted], arch: int) -> list[Any]:
-    """Compiles side by side; before a GPU is opened, since a process with one must not fork."""
-    workers = min(len(wanted), len(os.sched_getaffinity(0)), 16)
+    """Compiles side by side; see :func:`side_by_side`."""
+    return side_by_side(functools.partial(compile_one, arch=arch), wanted)
+
+
+def side_by_side(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """``function`` of each item, in processes; before a GPU is opened, since a process with one
+    must not fork. What it raises must be plain: kernelsmith's errors do not come back."""
+    workers = min(len(items), len(os.sched_getaffinity(0)), 16)
     if workers <= 1:
-        return [compile_one(one, arch) for one in wanted]
+        return [function(one) for one in items]
     with ProcessPoolExecutor(workers) as pool:
-        return list(pool.map(compile_one, wanted, [arch] * len(wanted)))
+        return list(pool.map(function, items))
 
 
 class Machine:

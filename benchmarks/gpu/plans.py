@@ -1,18 +1,19 @@
 """Seeds and winners as the gate has them: traced, compiled, run and timed on their plans."""
 
 import contextlib
-import os
+import functools
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gpu import machine
 from kernelsmith import cases as forms
 from kernelsmith import catalog, devices
+from kernelsmith.errors import CompileError
 from kernelsmith.model import Case, Run, RunJob, RunsResult, Task, TraceJob
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +71,10 @@ def prepared(
     }
     began_s = time.monotonic()
     texts = {name: found.classes[name].ttir for name in sorted(wanted)}
-    codes = _compiled(texts, target)
+    done = machine.side_by_side(functools.partial(compile_text, target=target), [*texts.values()])
+    codes = dict(zip(texts, done, strict=True))
+    if wrong := [one for one in done if isinstance(one, str)]:
+        raise RuntimeError(f"{task.name}, {label}: {wrong[0]}")
     return Traced(
         label=label,
         task=task,
@@ -82,17 +86,11 @@ def prepared(
 
 
 def compile_text(text: str, target: str) -> Any:
-    """One text in a process of its own."""
-    return devices.get(target).compile_ttir(text)
-
-
-def _compiled(texts: Mapping[str, str], target: str) -> dict[str, Any]:
-    workers = min(len(texts), len(os.sched_getaffinity(0)), 16)
-    if workers <= 1:
-        return {name: compile_text(text, target) for name, text in texts.items()}
-    with ProcessPoolExecutor(workers) as pool:
-        done = pool.map(compile_text, texts.values(), [target] * len(texts))
-        return dict(zip(texts, done, strict=True))
+    """One text compiled, or what was wrong."""
+    try:
+        return devices.get(target).compile_ttir(text)
+    except CompileError as error:
+        return f"COMPILE: {error.message}"
 
 
 def run(
@@ -162,7 +160,7 @@ def timers(gpu: Any, traced: Traced, case: Case) -> tuple[Callable[[], float], C
     return lambda: replay.time_ns() / 1e3, stack.close
 
 
-def median_us(time_once: Callable[[], float], *, budget_s: float = 0.4) -> float:
+def median_us(time_once: Callable[[], float], *, budget_s: float = 0.15) -> float:
     """The median of replays within a time, after a warm-up of a quarter of it."""
     end_s = time.monotonic() + budget_s / 4
     while time.monotonic() < end_s:

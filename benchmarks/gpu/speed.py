@@ -32,6 +32,7 @@ def seeds_and_winners(dry_run: bool, keep: Keep) -> dict[str, Any]:
                 traced = plans.prepared(label, task, source, timed, target, aligned=True)
             except RuntimeError as error:
                 report["tasks"].setdefault(name, {})[label] = {"failed": str(error)}
+                keep(report)
                 continue
             ready.append((name, label, (traced, timed)))
     for name, label, (traced, timed) in ready:

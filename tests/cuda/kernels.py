@@ -56,3 +56,14 @@ def product(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + at[:, None] * n + at[None, :])
     y = tl.dot(x, tl.trans(x))
     tl.store(y_ptr + at[:, None] * n + at[None, :], y)
+
+
+@triton.jit
+def staged(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """y = the sum over tiles of x x^T; a tile of x is in shared memory once a stage."""
+    at = tl.arange(0, BLOCK)
+    y = tl.zeros((BLOCK, BLOCK), dtype=tl.float32)
+    for start in range(0, n, BLOCK):
+        x = tl.load(x_ptr + (start + at[:, None]) * BLOCK + at[None, :])
+        y = tl.dot(x, tl.trans(x), y)
+    tl.store(y_ptr + at[:, None] * BLOCK + at[None, :], y.to(tl.float16))

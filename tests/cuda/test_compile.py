@@ -62,6 +62,16 @@ def test_options_stand_in_the_text_and_decide_the_code() -> None:
     assert options.split_options(body) == (options.DEFAULTS, body)
 
 
+def test_a_block_that_no_multiprocessor_takes_is_refused_where_it_is_compiled() -> None:
+    given, body = options.split_options(emitted("staged", kind="fp16", block=128))
+    text = options.with_options(body, given | {"num_stages": 8})
+    with pytest.raises(
+        CompileError, match=r"does not fit on sm_90: .*bytes of shared memory"
+    ) as info:
+        device.CudaDevice(arch=ARCH).compile_ttir(text)
+    assert "num_stages" in str(info.value.hint)
+
+
 @pytest.mark.parametrize(
     "line", ["num_warps=3", "num_warps=64", "ir_override=1", "num_warps", "num_warps=4;", "x=1 y"]
 )

@@ -16,6 +16,7 @@ from kernelsmith.errors import CompileError, InputError, MissingError
 from kernelsmith.model import ObjectInfo
 
 ARCHS = (80, 90, 100)
+SMALLER = "smaller tiles, fewer num_stages or num_warps"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +109,14 @@ class CudaDevice:
         (:mod:`.options`).
 
         Raises:
-            CompileError: an unknown op, or Triton or ptxas refuses it.
+            CompileError: an unknown op, Triton or ptxas refuses it, or a block of it needs more
+                than a multiprocessor has.
             MissingError: an untested Triton, or none.
         """
         code = self.cross_compile(ttir, arch=self.architecture())
         info = object_info(code)
+        if info.stats["occupancy"]["blocks"] == 0:
+            raise CompileError(too_large(info), op="resources", hint=SMALLER)
         return CompiledCode(
             info=dataclasses.replace(info, id=self.object_id(ttir)), code=code.cubin
         )
@@ -161,6 +165,16 @@ class CudaDevice:
         if problem:
             raise InputError(problem)
         return compile_text(ttir, arch, options)
+
+
+def too_large(info: ObjectInfo) -> str:
+    """Why no multiprocessor takes a block of a compiled kernel."""
+    stats = info.stats
+    needs = f"{stats['shared_bytes']} bytes of shared memory, {stats['registers']} registers"
+    return (
+        f"kernel {info.symbol} does not fit on sm_{stats['arch']}: a block of "
+        f"{stats['num_warps']} warps needs {needs} a thread"
+    )
 
 
 def object_info(code: CudaCode) -> ObjectInfo:
