@@ -104,6 +104,8 @@ def _accumulators(flow: Flow, op: Op) -> Iterable[tuple[str, str]]:
         yield "dot", elem
     elif (op.name in ADDS or op.name == "math.fma") and op.results[0] in flow.nodes:
         fronts = [flow.of(v).front for v in op.operands]
+        if any(v in flow.graph.inside for front in fronts for v in front):
+            return  # of a reduction, which counts as itself
         nodes = [flow.nodes[v] for front in fronts for v in front]
         if any(node.kind == "carry" for node in nodes):
             yield "loop", elem

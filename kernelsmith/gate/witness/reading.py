@@ -25,8 +25,10 @@ STUMBLES = (
     LookupError,
     ValueError,
     TypeError,
+    ArithmeticError,
     RecursionError,
 )
+MANY_RESULTS = re.compile(r"%[\w.$-]+:\d{4}")
 _LOCATION = re.compile(r' loc\((?:#loc\d*|"[^"()]*"\(#loc\d*\))\)')
 DIVISIBLE = " {tt.divisibility = 16 : i32}"
 
@@ -56,6 +58,8 @@ def fault_of(text: str) -> str:
         return f"the IR has {len(text):,} characters, at most {TEXT_MAX:,} are read"
     if any(len(line) > LINE_MAX for line in text.splitlines()):
         return f"the IR has a line of more than {LINE_MAX:,} characters"
+    if MANY_RESULTS.search(text):
+        return "the IR has an op of a thousand results or more"
     try:
         _, body = split_options(text) if text.startswith(PREFIX) else ({}, text)
         return allowed.offence(body)
