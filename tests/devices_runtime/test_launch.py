@@ -142,6 +142,12 @@ def test_specialised_absent_and_nested_arguments_are_bound(stride: int) -> None:
     assert torch.equal(out, x[::stride] + 3 + x[:32])
 
 
+def test_an_argument_beyond_its_type_is_one_line() -> None:
+    x = torch.zeros(32)
+    with activated(), pytest.raises(InputError, match="does not fit its type"):
+        offset_copy[(1,)](x, None, x, 1, (1e39, 2.0), n=32)
+
+
 def test_an_empty_grid_runs_nothing(kernels: ModuleType) -> None:
     out = torch.full((16,), 7.0)
     kernels.add[(0,)](out, out, out, 16, BLOCK=16)

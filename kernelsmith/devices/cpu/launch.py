@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from struct import Struct, pack
+from struct import Struct, error, pack
 from typing import Any, Protocol
 
 from kernelsmith.devices.cpu.elf import Image
@@ -63,8 +63,8 @@ def pack_args(params: Sequence[str], values: Sequence[float | int]) -> bytes:
         raise InputError(f"kernel takes {len(params)} arguments, {len(values)} were given")
     try:
         return slots_struct(params).pack(*map(slot_value, params, values))
-    except (OverflowError, ValueError) as error:
-        raise InputError(f"an argument does not fit its type: {error}") from None
+    except (OverflowError, ValueError) as bad:
+        raise InputError(f"an argument does not fit its type: {bad}") from None
 
 
 def _integer(value: int) -> int:
@@ -218,7 +218,10 @@ class CpuLauncher:
             else:
                 values.append(slot_value(param, arg))
         grid = (grid_x, grid_y, grid_z)
-        packed = self._pack(*values)
+        try:
+            packed = self._pack(*values)
+        except (OverflowError, error) as bad:
+            raise InputError(f"an argument does not fit its type: {bad}") from None
         if self._observed is None:
             self._grid.run(
                 function.call, packed, grid, self._arena_bytes, self._cost, self._reporter
