@@ -214,6 +214,17 @@ def wide(seed: int, shape: tuple[int, ...]) -> np.ndarray:
     return (draw.standard_normal(shape).astype(np.float32) * powers).astype(np.float32)
 
 
+def noise(dtype: str, nbytes: int) -> np.ndarray:
+    """Normal numbers of a float type, 2**16 of them over and over, as bytes: a GPU draws more
+    power on them than on zeros, and may run slower. Of what is no float zeros: it may be indices.
+    """
+    block = np.random.Generator(np.random.PCG64(7)).standard_normal(1 << 16).astype(np.float32)
+    found = {"float32": block, "float16": block.astype(np.float16), "bfloat16": bfloat16(block)}
+    if dtype not in found:
+        return np.zeros(nbytes, np.uint8)
+    return np.resize(found[dtype].view(np.uint8), nbytes)
+
+
 def brief(code: Any) -> dict[str, Any]:
     """What is worth a line of compiled code."""
     if isinstance(code, str):

@@ -135,7 +135,7 @@ def run(
 def timers(gpu: Any, traced: Traced, case: Case) -> tuple[Callable[[], float], Callable[[], None]]:
     """(microseconds of one replay of a case's launches, how to free it all).
 
-    Inputs are zeros: products and sums take as long on them, and nothing is compared.
+    Inputs are noise, indices zeros; nothing is compared.
     """
     from kernelsmith.devices.cuda import graph, memory
     from kernelsmith.devices.cuda.device import CudaDevice
@@ -148,10 +148,13 @@ def timers(gpu: Any, traced: Traced, case: Case) -> tuple[Callable[[], float], C
         name: launcher_bind.load_entry(device, code.info, code.code)
         for name, code in traced.objects.items()
     }
+    inputs = forms.inputs_for(traced.task, case, 1)
+    dtypes = {spec.name: spec.meta.dtype for spec in inputs.tensors}
     addresses = []
     for buffer in plan.buffers:
         room = stack.enter_context(memory.allocate(gpu, buffer.nbytes))
-        gpu.lib.call("cuMemsetD8Async", room.address, 0, room.nbytes, gpu.stream)
+        image = machine.noise(dtypes.get(buffer.arg, ""), buffer.nbytes)
+        memory.write(gpu, room.address, image.ctypes.data, image.nbytes)
         addresses.append(room.address)
     bounds = launcher_bind.bind_all(plan.launches, addresses, dict(traced.object_of), entries)
     launches = stack.enter_context(launcher_gpu.prepared(gpu, bounds))

@@ -17,7 +17,7 @@ COPY_BYTES = 1 << 30
 
 def seeds_and_winners(dry_run: bool, keep: Keep) -> dict[str, Any]:
     """Time of every timed case: seed, winners, and torch's own operation where it has one; warm
-    caches, inputs of zeros, CUDA graphs on both sides. A dry run compiles them for sm_90."""
+    caches, noise for inputs, CUDA graphs on both sides. A dry run compiles them for sm_90."""
     report: dict[str, Any] = {"tasks": {}}
     names = ("rms_norm",) if dry_run else ("rms_norm", "linear", "swiglu", "logprob")
     target = "cuda:90" if dry_run else f"cuda:{machine.architecture(False)}"
@@ -79,7 +79,7 @@ def beside(name: str, case: Case) -> float | None:
     dtype = torch.bfloat16 if case.dtype == "bfloat16" else torch.float32
 
     def new(*shape: int) -> Any:
-        return torch.zeros(shape, dtype=dtype, device="cuda")
+        return torch.randn(shape, device="cuda").to(dtype)
 
     if name == "linear" and "backward" not in case.call:
         x, w = new(dims["M"], dims["K"]), new(dims["N"], dims["K"])
@@ -136,7 +136,10 @@ def products(dry_run: bool, keep: Keep) -> dict[str, Any]:
     report: dict[str, Any] = {"products": {}, "kernel": machine.brief(fixed)}
     with machine.opened(dry_run) as where:
         for m, n, k in shapes:
-            a, w = np.zeros((m, k), np.uint16), np.zeros((n, k), np.uint16)
+            a, w = (
+                machine.noise("bfloat16", 2 * rows * k).view(np.uint16).reshape(rows, k)
+                for rows in (m, n)
+            )
             out = np.zeros((m, n), np.float32)
             grid = (-(-m // 128), -(-n // 128), 1)
             _, taken_us = where.run(fixed, [a, w, out, m, n, k], grid, times=3 if dry_run else 10)
@@ -145,7 +148,7 @@ def products(dry_run: bool, keep: Keep) -> dict[str, Any]:
             report["products"][f"{m}x{n}x{k}"] = entry
             keep(report)
         nbytes = 1 << 16 if dry_run else COPY_BYTES
-        x = np.zeros(nbytes // 4, np.float32)
+        x = machine.noise("float32", nbytes).view(np.float32)
         grid = (-(-x.size // 1024), 1, 1)
         _, taken_us = where.run(copied, [x, x.copy(), x.size], grid, times=3)
         report["copy_gb_per_s"] = round(2 * nbytes / taken_us / 1e3, 1)
@@ -165,8 +168,8 @@ def products(dry_run: bool, keep: Keep) -> dict[str, Any]:
 def _cublas_us(m: int, n: int, k: int) -> float:
     import torch
 
-    a = torch.zeros((m, k), dtype=torch.bfloat16, device="cuda")
-    w = torch.zeros((n, k), dtype=torch.bfloat16, device="cuda")
+    a = torch.randn((m, k), device="cuda").to(torch.bfloat16)
+    w = torch.randn((n, k), device="cuda").to(torch.bfloat16)
     return torch_us(lambda: torch.nn.functional.linear(a, w))
 
 
