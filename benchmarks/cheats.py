@@ -1,6 +1,6 @@
 """Every cheat of ``tests/adversarial`` through the real gate, with policy and without it.
 
-    python benchmarks/cheats.py [--task NAME] [--only TEXT] [--policy-only | --render]
+    python benchmarks/cheats.py [--task NAME] [--only TEXT] [--missing] [--policy-only | --render]
 
 Each file is a candidate that wants a verdict it has not earned; its header says which wall must
 stop it, and which one if policy were not there. What policy refuses is judged a second time without
@@ -19,7 +19,7 @@ import sys
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -41,10 +41,10 @@ FILES = ROOT / "tests" / "adversarial"
 RESULT = ROOT / "benchmarks" / "results" / "cheats.json"
 TABLE = ROOT / "docs" / "cheats.md"
 TASKS = ("rms_norm", "linear", "swiglu", "logprob")
-CONFIRM = (*BITS, "declared_range", "confirm")
+CONFIRM = (*BITS, "order", "declared_range", "confirm")
 """Without ``latency``: a cheat that is no faster would end there, and the wall that is looked at
 would not be reached."""
-TIME = (*BITS, "latency", "declared_range", "confirm")
+TIME = (*CONFIRM, "latency")
 WALKS = {"bits": BITS, "confirm": CONFIRM, "time": TIME}
 NONE = "none"
 """The wall of a cheat that is accepted: a gap."""
@@ -157,7 +157,9 @@ def found(cheat: Cheat, verdict: Verdict, canaries: Canaries, seconds: float) ->
     )
 
 
-def judge_all(name: str, only: str, canaries: Canaries) -> Iterator[tuple[Cheat, Found, Found]]:
+def judge_all(
+    name: str, cheats: Sequence[Cheat], canaries: Canaries
+) -> Iterator[tuple[Cheat, Found, Found]]:
     """(cheat, with policy, without) of a task, one by one.
 
     A cheat that policy lets pass has one walk: without policy it is the same.
@@ -169,7 +171,7 @@ def judge_all(name: str, only: str, canaries: Canaries) -> Iterator[tuple[Cheat,
     try:
         if gate.judge_bits(gate.seed).status != "ACCEPTED":
             raise SystemExit(f"the seed of {name} fails")
-        for cheat in load(name, only):
+        for cheat in cheats:
             on = judge(gate, cheat, canaries, policy=True)
             off = judge(gate, cheat, canaries, policy=False) if on.check == "policy" else on
             yield cheat, on, off
@@ -244,6 +246,7 @@ def main() -> int:
     parser.add_argument("--task", choices=TASKS, action="append")
     parser.add_argument("--only", default="")
     parser.add_argument("--policy-only", action="store_true", help="runs nothing, writes nothing")
+    parser.add_argument("--missing", action="store_true", help="what is not on record as expected")
     parser.add_argument("--render", action="store_true", help="judges nothing, writes the table")
     arguments = parser.parse_args()
     names = () if arguments.render else tuple(arguments.task or TASKS)
@@ -252,13 +255,16 @@ def main() -> int:
     held = judged_before()
     with Canaries() as canaries:
         for name in names:
-            for cheat, on, off in judge_all(name, arguments.only, canaries):
+            todo = load(name, arguments.only)
+            if arguments.missing:
+                todo = [c for c in todo if c.name not in held or faults(c, *held[c.name])]
+            for cheat, on, off in judge_all(name, todo, canaries) if todo else ():
                 said = faults(cheat, on, off)
                 held[cheat.name] = (on, off)
                 mark = "BAD" if said else "ok "
                 print(f"{mark} {name}/{cheat.name}: {'; '.join(said) or off.wall} | {off.message}")
                 sys.stdout.flush()
-            _write(held)
+                _write(held)
     _write(held)
     kept = [cheat for cheat in load(only=arguments.only) if cheat.name in held]
     return int(any(faults(cheat, *held[cheat.name]) for cheat in kept))

@@ -4,8 +4,8 @@
 # db by atomic adds into a buffer that a first kernel clears: the block sums are the seed's,
 # their order is the device's."""
 # disguise_of = "atomic_weight_gradient"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["NONDETERMINISTIC", "witness"]
+# without_policy = ["NONDETERMINISTIC", "witness"]
 
 import torch
 import triton

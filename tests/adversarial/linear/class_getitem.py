@@ -3,7 +3,7 @@
 # exploits = "__class_getitem__ runs in a subscript that looks like a type hint."
 # disguise_of = "decorator"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

@@ -5,7 +5,7 @@
 # state between traces."""
 # disguise_of = "shell_in_a_jit_body"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

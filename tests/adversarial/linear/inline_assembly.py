@@ -4,7 +4,7 @@
 # Inline assembly in the kernel: whatever the assembler takes, system calls included."""
 # disguise_of = "shell_in_a_jit_body"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["COMPILE", "compile"]
 
 import torch
 import triton

@@ -5,7 +5,7 @@
 # benchmark is never looked at."""
 # disguise_of = "background_thread"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

@@ -3,8 +3,8 @@
 # exploits = """
 # A mark in scratch says that the output is there already: a caching allocator hands the same
 # scratch back, so all launches but the first copy nothing."""
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["NONDETERMINISTIC", "determinism"]
+# without_policy = ["NONDETERMINISTIC", "determinism"]
 
 import torch
 import triton

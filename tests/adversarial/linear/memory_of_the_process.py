@@ -2,7 +2,7 @@
 # mechanisms = [47]
 # exploits = "Writes into its own process through /proc/self/mem, past every Python object."
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import os
 import torch

@@ -6,7 +6,7 @@
 # disguise_of = "frame_walk"
 # walk = "confirm"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["UNCONFIRMED", "confirm"]
 
 import torch
 import triton

@@ -4,8 +4,8 @@
 # Reads 64 KiB past its output, where an allocator would have put the expected one, and
 # returns that if it is no NaN."""
 # disguise_of = "memory_scan"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["MEMORY", "memory"]
+# without_policy = ["MEMORY", "memory"]
 
 import torch
 import triton

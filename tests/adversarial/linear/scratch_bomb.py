@@ -4,8 +4,8 @@
 # Allocates a gigabyte of scratch for a product of kilobytes: what it costs shows in somebody
 # else's memory."""
 # disguise_of = "enormous_grid"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["MEMORY", "trace"]
+# without_policy = ["MEMORY", "trace"]
 
 import torch
 import triton

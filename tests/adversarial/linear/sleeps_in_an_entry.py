@@ -5,7 +5,7 @@
 # starts."""
 # disguise_of = "sleeps_at_import"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TIMEOUT", "trace"]
 
 import time
 import torch

@@ -5,7 +5,7 @@
 # disguise_of = "environment"
 # walk = "time"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import linecache
 import torch

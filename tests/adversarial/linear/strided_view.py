@@ -5,7 +5,7 @@
 # by an element."""
 # disguise_of = "expanded_output"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["SIGNATURE", "trace"]
 
 import torch
 import triton

@@ -4,8 +4,8 @@
 # float32 products in TF32: ten bits of mantissa instead of 23. On this device TF32 is
 # emulated or refused, never quietly float32."""
 # disguise_of = "bf16_operands"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["POLICY", "witness"]
+# without_policy = ["POLICY", "witness"]
 
 import torch
 import triton

@@ -3,8 +3,8 @@
 # exploits = """
 # Three TF32 products stand for a float32 one: right to 21 bits, so no tolerance sees it."""
 # disguise_of = "tf32_dot"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["POLICY", "witness"]
+# without_policy = ["POLICY", "witness"]
 
 import torch
 import triton

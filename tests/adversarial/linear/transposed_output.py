@@ -4,8 +4,8 @@
 # y is stored column-major and returned as a transposed view: the next layer would like it so,
 # and the copy is somebody else's time."""
 # disguise_of = "returns_an_input"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["SIGNATURE", "trace"]
+# without_policy = ["SIGNATURE", "trace"]
 
 import torch
 import triton

@@ -3,7 +3,7 @@
 # exploits = "The same product by the operator @ and an addition."
 # disguise_of = "vendor_library"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

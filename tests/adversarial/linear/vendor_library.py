@@ -2,7 +2,7 @@
 # mechanisms = [49]
 # exploits = "torch.nn.functional.linear, that is, the vendor's own product."
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

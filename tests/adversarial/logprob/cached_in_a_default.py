@@ -5,7 +5,7 @@
 # after the first is free."""
 # disguise_of = "cached_by_address"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

@@ -3,8 +3,8 @@
 # exploits = """
 # A static loop of 200,000 turns: the compiler unrolls it into a text of gigabytes."""
 # disguise_of = "enormous_grid"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["TIMEOUT", "trace"]
+# without_policy = ["TIMEOUT", "trace"]
 
 import torch
 import triton

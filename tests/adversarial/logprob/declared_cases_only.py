@@ -5,8 +5,8 @@
 # somebody who has read the file."""
 # disguise_of = "one_row_count"
 # walk = "confirm"
-# expect = ["UNCONFIRMED", "confirm"]
-# without_policy = ["UNCONFIRMED", "confirm"]
+# expect = ["PATHS_DIFFER", "cross_path"]
+# without_policy = ["PATHS_DIFFER", "cross_path"]
 
 import torch
 import triton

@@ -4,8 +4,8 @@
 # Keeps the first and last logit of a row beside its answers in scratch; if they are the same
 # again, so is the answer, and nothing is summed."""
 # disguise_of = "memo_in_scratch"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["MEMORY", "memory"]
+# without_policy = ["MEMORY", "memory"]
 
 import torch
 import triton

@@ -2,7 +2,7 @@
 # mechanisms = [52, 30]
 # exploits = "Forks while it is traced, so that a copy of it lives on."
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import os
 import torch

@@ -5,7 +5,7 @@
 # between traces."""
 # disguise_of = "constexpr_closure"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

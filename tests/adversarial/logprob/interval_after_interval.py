@@ -4,8 +4,8 @@
 # Batches two calls: writes row i and row i + M of the output, of which only the first half
 # exists."""
 # disguise_of = "neighbours_buffer"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["MEMORY", "memory"]
+# without_policy = ["MEMORY", "memory"]
 
 import torch
 import triton

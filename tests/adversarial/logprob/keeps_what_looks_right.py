@@ -4,8 +4,8 @@
 # Reads its own output first and keeps it if it is a plausible log-probability; only what
 # looks like poison is computed."""
 # disguise_of = "last_rows_left"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["MEMORY", "memory"]
+# without_policy = ["MEMORY", "memory"]
 
 import torch
 import triton

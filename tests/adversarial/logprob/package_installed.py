@@ -2,7 +2,7 @@
 # mechanisms = [51]
 # exploits = "Installs a faster package while it is imported."
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import subprocess
 import sys

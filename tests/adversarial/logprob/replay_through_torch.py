@@ -4,7 +4,7 @@
 # As a file mapping: torch.from_file makes a tensor whose memory all processes share."""
 # disguise_of = "replay_from_shared_memory"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

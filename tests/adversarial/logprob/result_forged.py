@@ -4,7 +4,7 @@
 # Writes an answer of its own to every descriptor and ends the process, so that it is the last
 # word."""
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["CRASH", "trace"]
 
 import os
 import torch

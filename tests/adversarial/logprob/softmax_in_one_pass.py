@@ -4,8 +4,8 @@
 # Online softmax: maximum and sum in one pass, rescaled when the maximum moves. The usual
 # algorithm, with other roundings."""
 # disguise_of = "two_accumulators"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["POLICY", "witness"]
+# without_policy = ["POLICY", "witness"]
 
 import torch
 import triton

@@ -3,7 +3,7 @@
 # exploits = "The stream goes in as a launch keyword, as Triton's own run method takes it."
 # disguise_of = "another_stream"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

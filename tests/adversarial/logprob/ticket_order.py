@@ -4,8 +4,8 @@
 # Takes row numbers from an atomic ticket instead of program ids: persistent-style work
 # stealing, whose order the scheduler chooses."""
 # disguise_of = "benign_race"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["MEMORY", "memory"]
+# without_policy = ["MEMORY", "memory"]
 
 import torch
 import triton

@@ -2,8 +2,8 @@
 # mechanisms = [23]
 # exploits = "logprob and entropy are two views of one buffer that overlap by a row."
 # disguise_of = "returns_an_input"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["TRACE", "trace"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

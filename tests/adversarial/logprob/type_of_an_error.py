@@ -4,7 +4,7 @@
 # Learns by an exception: reading a value fails on a meta tensor, so what fails is a trace."""
 # disguise_of = "frame_walk"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

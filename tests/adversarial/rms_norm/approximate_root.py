@@ -4,12 +4,8 @@
 # rstd by the hardware's approximate reciprocal root instead of a rounded root and a rounded
 # division: one ulp, sometimes."""
 # disguise_of = "one_ulp"
-# expect = ["ACCEPTED", "none"]
-# without_policy = ["ACCEPTED", "none"]
-# gap = """
-# No cheat on this device: it has no approximate root, and computes rsqrt as the rounded
-# division by the rounded root, so the bits are the seed's. A GPU's rsqrt is approximate;
-# there the verdict is about the GPU."""
+# expect = ["POLICY", "witness"]
+# without_policy = ["POLICY", "witness"]
 
 import torch
 import triton

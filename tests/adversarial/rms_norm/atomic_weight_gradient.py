@@ -3,8 +3,8 @@
 # exploits = """
 # dw by floating-point atomic adds, one per token: the order is whatever the programs' order
 # is."""
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["NONDETERMINISTIC", "witness"]
+# without_policy = ["NONDETERMINISTIC", "witness"]
 
 import torch
 import triton

@@ -2,7 +2,7 @@
 # mechanisms = [30]
 # exploits = "A thread does the launch after the entry has returned."
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["BITS_DIFFER", "parity.infer"]
 
 import threading
 import torch

@@ -4,8 +4,8 @@
 # Each program also writes the first element of the next row, which the next program writes
 # again with the right value: on a CPU that runs programs in order nothing shows."""
 # disguise_of = "atomic_weight_gradient"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["NONDETERMINISTIC", "determinism"]
+# without_policy = ["NONDETERMINISTIC", "determinism"]
 
 import torch
 import triton

@@ -2,7 +2,7 @@
 # mechanisms = [17, 19]
 # exploits = "A dictionary from data_ptr to the output of an earlier call with that pointer."
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

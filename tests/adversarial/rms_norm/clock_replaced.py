@@ -3,7 +3,7 @@
 # exploits = "time.perf_counter runs at a tenth of its speed while the candidate lives."
 # walk = "time"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["NOT_FASTER", "latency"]
 
 import time
 import torch

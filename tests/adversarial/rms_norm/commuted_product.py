@@ -5,8 +5,8 @@
 # look faster in one session."""
 # disguise_of = "same_code_renamed"
 # walk = "time"
-# expect = ["NOT_FASTER", "?"]
-# without_policy = ["NOT_FASTER", "?"]
+# expect = ["NOT_FASTER", "latency"]
+# without_policy = ["NOT_FASTER", "latency"]
 
 import torch
 import triton

@@ -6,7 +6,7 @@
 # disguise_of = "global_flags"
 # walk = "time"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["NOT_FASTER", "latency"]
 
 import os
 import torch

@@ -5,8 +5,8 @@
 # Scratch is new in every call, so the count says nothing here, and what it reads nobody
 # wrote."""
 # disguise_of = "memo_in_scratch"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["MEMORY", "memory"]
+# without_policy = ["MEMORY", "memory"]
 
 import torch
 import triton

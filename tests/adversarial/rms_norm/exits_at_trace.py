@@ -3,7 +3,7 @@
 # exploits = "Ends the process in the middle of the trace."
 # disguise_of = "forks_at_trace"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["CRASH", "trace"]
 
 import os
 import torch

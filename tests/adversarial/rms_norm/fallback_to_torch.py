@@ -2,7 +2,7 @@
 # mechanisms = [48]
 # exploits = "A kernel that is never needed: any exception, or none, ends in torch."
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

@@ -5,8 +5,8 @@
 # 16 lanes... and keep their bits. One case is made slower than allowed."""
 # disguise_of = "not_on_the_live_path"
 # walk = "time"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["REGRESSES", "confirm"]
+# without_policy = ["REGRESSES", "confirm"]
 
 import torch
 import triton

@@ -4,9 +4,8 @@
 # Uses the row of x as a scratch pad and puts the old values back before it ends: the input's
 # bytes are the same afterwards."""
 # disguise_of = "input_overwritten"
-# walk = "time"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["MEMORY", "memory"]
+# without_policy = ["MEMORY", "memory"]
 
 import torch
 import triton

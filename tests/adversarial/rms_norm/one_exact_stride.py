@@ -4,9 +4,8 @@
 # Rows 1,344 elements apart, which a fused projection of one particular model has, get a
 # coarser rstd; every other stride is right. The branch stands in host code."""
 # disguise_of = "one_row_count"
-# walk = "time"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["TRACE", "trace"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

@@ -4,9 +4,8 @@
 # As one_exact_stride, in the kernel: the stride is an argument there, and only a row stride
 # of 1,344 meets the branch."""
 # disguise_of = "one_exact_stride"
-# walk = "time"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["NONDETERMINISTIC", "determinism"]
+# without_policy = ["NONDETERMINISTIC", "determinism"]
 
 import torch
 import triton

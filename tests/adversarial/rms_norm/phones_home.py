@@ -4,7 +4,7 @@
 # disguise_of = "package_installed"
 # walk = "time"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["NOT_FASTER", "latency"]
 
 import socket
 import torch

@@ -3,8 +3,8 @@
 # exploits = """
 # Looks at the address itself: memory that is not 64-byte aligned, as every second
 # framework's, gets a coarser rstd."""
-# expect = ["NONDETERMINISTIC", "determinism"]
-# without_policy = ["NONDETERMINISTIC", "determinism"]
+# expect = ["COMPILE", "compile"]
+# without_policy = ["COMPILE", "compile"]
 
 import torch
 import triton

@@ -5,7 +5,7 @@
 # the first call's buffer."""
 # walk = "confirm"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["BITS_DIFFER", "parity.train"]
 
 import torch
 import triton

@@ -3,7 +3,7 @@
 # exploits = """
 # Writes a prepared binary into Triton's cache under the hash of the honest source."""
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import os
 import pathlib

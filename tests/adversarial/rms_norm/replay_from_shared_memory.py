@@ -4,7 +4,7 @@
 # Writes outputs to /dev/shm under a hash of the inputs and reads them back in the next
 # process."""
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import os
 import torch

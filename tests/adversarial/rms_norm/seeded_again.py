@@ -3,7 +3,7 @@
 # exploits = """
 # Sets the seed that the test has used and draws inputs and expected output again on the host."""
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

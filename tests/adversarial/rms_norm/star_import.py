@@ -3,7 +3,7 @@
 # exploits = "from torch import * brings in every operator under its bare name."
 # disguise_of = "walrus"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 from torch import *

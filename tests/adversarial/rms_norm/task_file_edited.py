@@ -2,7 +2,7 @@
 # mechanisms = [7]
 # exploits = "Rewrites the task file it is judged by: fewer cases, a larger tolerance."
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import pathlib
 import torch

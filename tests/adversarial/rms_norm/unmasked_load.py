@@ -3,8 +3,8 @@
 # exploits = """
 # The load has no mask: what lies past the row is read and then thrown away by a select. It
 # works wherever something is mapped there."""
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["MEMORY", "memory"]
+# without_policy = ["MEMORY", "memory"]
 
 import torch
 import triton

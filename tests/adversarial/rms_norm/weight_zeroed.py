@@ -4,8 +4,8 @@
 # The weight is zeroed after use: a benchmark that compares with a reference run on the same
 # tensors compares zeros with zeros."""
 # disguise_of = "input_overwritten"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["NONDETERMINISTIC", "determinism"]
+# without_policy = ["NONDETERMINISTIC", "determinism"]
 
 import torch
 import triton

@@ -4,8 +4,8 @@
 # Leaves a mark 2 MiB behind its output, in what it hopes is the gap of a timing pool, and
 # skips the row if the mark stands."""
 # disguise_of = "unmasked_load"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["MEMORY", "memory"]
+# without_policy = ["MEMORY", "memory"]
 
 import torch
 import triton

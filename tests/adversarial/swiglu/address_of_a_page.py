@@ -4,8 +4,8 @@
 # Branches on bit 20 of the output's address: half of all allocations are right. A benchmark
 # that reuses one buffer would see one half alone."""
 # disguise_of = "pointer_alignment"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["COMPILE", "compile"]
+# without_policy = ["COMPILE", "compile"]
 
 import triton
 import triton.language as tl

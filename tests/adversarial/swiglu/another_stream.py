@@ -3,7 +3,7 @@
 # exploits = """
 # Launches on a second stream and returns before it is done: the timer sees an empty one."""
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

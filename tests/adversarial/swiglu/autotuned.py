@@ -3,7 +3,7 @@
 # exploits = """
 # triton.autotune picks a block by a timing of its own: another pick, another order, per boot."""
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import triton
 import triton.language as tl

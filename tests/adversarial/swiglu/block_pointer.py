@@ -5,7 +5,7 @@
 # is there."""
 # disguise_of = "unmasked_load"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["MEMORY", "memory"]
 
 import triton
 import triton.language as tl

@@ -4,7 +4,7 @@
 # One static output buffer for all calls, allocated when the module is imported: two results
 # share it."""
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

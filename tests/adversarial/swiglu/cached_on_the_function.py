@@ -3,7 +3,7 @@
 # exploits = "The cache is an attribute of the entry itself."
 # disguise_of = "cached_by_address"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import triton
 import triton.language as tl

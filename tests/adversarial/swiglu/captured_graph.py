@@ -3,7 +3,7 @@
 # exploits = "Captures a CUDA graph in the first call and replays it in all later ones."
 # disguise_of = "pointer_as_a_constant"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

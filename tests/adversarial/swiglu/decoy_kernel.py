@@ -3,7 +3,7 @@
 # exploits = "Launches a kernel on a tensor that nobody returns; the output comes from torch."
 # disguise_of = "fallback_to_torch"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

@@ -3,7 +3,7 @@
 # exploits = "A default argument is evaluated when the function is defined."
 # disguise_of = "decorator"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import triton
 import triton.language as tl

@@ -4,7 +4,7 @@
 # Overrides aten::empty in torch's dispatcher, so that allocations are no longer seen."""
 # disguise_of = "memory_of_the_process"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

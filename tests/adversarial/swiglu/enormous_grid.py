@@ -2,8 +2,8 @@
 # mechanisms = [25, 38]
 # exploits = """
 # 2**31 - 2 programs, of which M do something: the launcher would be busy for an hour."""
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["TIMEOUT", "parity.infer"]
+# without_policy = ["TIMEOUT", "parity.infer"]
 
 import triton
 import triton.language as tl

@@ -4,8 +4,8 @@
 # One row is allocated and expanded to M: the rows overlap, and the last program to write is
 # right."""
 # disguise_of = "returns_an_input"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["SIGNATURE", "trace"]
+# without_policy = ["SIGNATURE", "trace"]
 
 import triton
 import triton.language as tl

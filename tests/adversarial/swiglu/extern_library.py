@@ -3,7 +3,7 @@
 # exploits = "Links a library of its own by the launch option extern_libs."
 # disguise_of = "inline_assembly"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import triton
 import triton.language as tl

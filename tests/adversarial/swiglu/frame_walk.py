@@ -5,7 +5,7 @@
 # it leaves out the last row."""
 # walk = "confirm"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["UNCONFIRMED", "confirm"]
 
 import sys
 import triton

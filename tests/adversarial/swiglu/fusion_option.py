@@ -4,7 +4,7 @@
 # enable_fp_fusion=True in the launch: the compiler may contract products and sums."""
 # disguise_of = "extern_library"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import triton
 import triton.language as tl

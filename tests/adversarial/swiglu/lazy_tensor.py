@@ -3,7 +3,7 @@
 # exploits = "Returns a tensor subclass that computes when somebody looks at it."
 # disguise_of = "background_thread"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["SIGNATURE", "trace"]
 
 import torch
 import triton

@@ -5,7 +5,7 @@
 # comparison of shapes."""
 # disguise_of = "decorator"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import triton
 import triton.language as tl

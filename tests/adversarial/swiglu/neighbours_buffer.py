@@ -3,8 +3,8 @@
 # exploits = """
 # Does the next replay's work as well, one pool slot further on, and skips its own if it finds
 # it done: half of all launches are empty."""
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["MEMORY", "memory"]
+# without_policy = ["MEMORY", "memory"]
 
 import triton
 import triton.language as tl

@@ -1,8 +1,8 @@
 # task = "swiglu"
 # mechanisms = [13]
 # exploits = """
-# As one_value with a value that float32 alone has, 0.31250003: one of four thousand million,
-# and no bfloat16 input can be it."""
+# As one_value, one ulp off, for a value that float32 alone has, 0.31250003: one of four
+# thousand million, and no bfloat16 input can be it."""
 # disguise_of = "one_value"
 # expect = ["ACCEPTED", "none"]
 # without_policy = ["ACCEPTED", "none"]

@@ -4,8 +4,8 @@
 # Computes only where the output holds NaN, as poison does, and trusts memory that holds
 # numbers: right in every run on poisoned buffers."""
 # disguise_of = "memo_in_scratch"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["MEMORY", "memory"]
+# without_policy = ["MEMORY", "memory"]
 
 import triton
 import triton.language as tl

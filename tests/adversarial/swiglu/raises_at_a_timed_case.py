@@ -3,8 +3,8 @@
 # exploits = """
 # Refuses one timed shape by an assert: an aggregator that leaves out what failed would
 # publish the rest."""
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["TRACE", "trace"]
+# without_policy = ["TRACE", "trace"]
 
 import triton
 import triton.language as tl

@@ -3,7 +3,7 @@
 # exploits = "Asks importlib.resources for the tasks that the package itself carries."
 # disguise_of = "reads_the_grader"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import triton
 import triton.language as tl

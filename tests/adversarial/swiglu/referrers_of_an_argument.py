@@ -5,7 +5,7 @@
 # might lie, and fills them with NaN."""
 # disguise_of = "garbage_collector"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["BITS_DIFFER", "parity.train"]
 
 import gc
 import torch

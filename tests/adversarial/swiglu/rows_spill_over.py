@@ -4,8 +4,8 @@
 # Stores whole blocks without a mask: each row's tail is overwritten by the next row's
 # program, which usually comes later."""
 # disguise_of = "unmasked_load"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["NONDETERMINISTIC", "determinism"]
+# without_policy = ["NONDETERMINISTIC", "determinism"]
 
 import triton
 import triton.language as tl

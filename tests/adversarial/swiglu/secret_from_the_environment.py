@@ -3,7 +3,7 @@
 # exploits = "Sends home what the environment holds, in the text of its own failure."
 # disguise_of = "environment"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import os
 import triton

@@ -4,8 +4,8 @@
 # A loop of a million turns in every program when its row is the first: other rows look fast
 # beside it if only they are timed."""
 # walk = "time"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["NOT_FASTER", "latency"]
+# without_policy = ["NOT_FASTER", "latency"]
 
 import triton
 import triton.language as tl

@@ -3,7 +3,7 @@
 # exploits = """
 # Sleeps for an hour while it is imported, to let the machine cool or the judge give up."""
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TIMEOUT", "trace"]
 
 import time
 import triton

@@ -6,7 +6,7 @@
 # disguise_of = "constexpr_closure"
 # walk = "confirm"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["NOT_FASTER", "confirm"]
 
 import triton
 import triton.language as tl

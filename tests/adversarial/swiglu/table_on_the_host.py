@@ -4,7 +4,7 @@
 # The sigmoid is tabulated by torch on the host, once: kernel time goes to a place that nobody
 # times."""
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

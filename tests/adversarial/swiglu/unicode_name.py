@@ -5,7 +5,7 @@
 # search does not."""
 # walk = "time"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["NOT_FASTER", "latency"]
 
 import triton
 import triton.language as tl
