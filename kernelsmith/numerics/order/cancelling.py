@@ -11,6 +11,7 @@ import numpy as np
 
 from kernelsmith.numerics.order.asking import Failure, Ints, Rows, Unexplained, placed, together
 from kernelsmith.numerics.order.formats import Float64s, Reading
+from kernelsmith.numerics.order.tree import FLOAT32_BITS
 
 EXPONENTS_SEEN = 53
 """How far M is above the ones, where the format allows: a float64 sum loses them too."""
@@ -46,20 +47,27 @@ class Scale:
 def scales(units: int, reading: Reading) -> list[Scale]:
     """Pairs of M and one that can tell counts of up to ``units`` apart, the best first.
 
-    The last one suits an accumulator as narrow as float16, where the others overflow.
+    All ones together are lost beside M in a float32 sum, beside the first ones in a float64 sum
+    too. The last pair suits an accumulator as narrow as float16, where the others overflow; a
+    wider one would not lose its ones.
     """
     unit = reading.unit
     room = int(units).bit_length() + 1
     top = min(unit.top, 126)
+    pairs = [
+        (top, one)
+        for far in (EXPONENTS_SEEN, FLOAT32_BITS)
+        for one in (0, unit.normal, unit.bottom)
+        if top - one >= far + room
+    ]
+    if pairs and top >= 15 and unit.bottom <= -10 and room <= 14:
+        pairs.append((15, -10))
     found = []
-    for far, big in ((EXPONENTS_SEEN, top), (24, top), (11, 15)):
-        for one in (0, unit.normal, unit.bottom):
-            low = -10 if (far, one) == (11, 0) else one
-            if big <= top and low >= unit.bottom and big - low >= far + room:
-                counts = _readable(units, 2.0**low, reading)
-                if len(counts) > 1:
-                    found.append(Scale(big=2.0**big, one=2.0**low, counts=counts))
-    return list({(scale.big, scale.one): scale for scale in found}.values())
+    for big, one in dict.fromkeys(pairs):
+        counts = _readable(units, 2.0**one, reading)
+        if len(counts) > 1:
+            found.append(Scale(big=2.0**big, one=2.0**one, counts=counts))
+    return found
 
 
 def _readable(units: int, one: float, reading: Reading) -> Float64s:

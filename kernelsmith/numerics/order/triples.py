@@ -186,6 +186,12 @@ def _siblings(
                         with_pivot.append(unit)
                     start += 1
                 if pivot not in taken:
+                    if not taken.isdisjoint(with_pivot):
+                        return Unexplained(
+                            reason=f"unit {base} meets units {rest[0]} to {rest[-1]} in no order "
+                            "that a tree could have: the sum is not made of additions that each "
+                            "round once"
+                        )
                     taken.update(with_pivot)
                     clusters.append((index, with_pivot))
                     count[index] = count.get(index, 2) + 1
