@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from kernelsmith.catalog_build import build_task
+from kernelsmith.catalog_reductions import unlooked_at
 from kernelsmith.catalog_schema import TaskFile, first_problem
 from kernelsmith.errors import TaskError
 from kernelsmith.model import Task
@@ -145,6 +146,8 @@ def findings(task: Task) -> Iterator[Finding]:
                     message=f"{task.device}: no case uses the call {call.name} in {dtype}",
                     hint="until it has one it is only compared at sizes of the variant's cases",
                 )
+    for level, message, hint in unlooked_at(task):
+        yield Finding(level=level, message=f"{task.device}: {message}", hint=hint)
     for path in ("train", "infer"):
         if not any(task.call(case.call).path == path for case in task.cases):
             yield Finding(

@@ -1,10 +1,10 @@
 """The reductions of a task file: read, and held to the call forms that they name."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kernelsmith.catalog_schema import ReductionFile, TaskFile
 from kernelsmith.errors import TaskError
-from kernelsmith.model import SIGNED, ArgSpec, Call, Reduction
+from kernelsmith.model import SIGNED, ArgSpec, Call, Reduction, Task
 
 
 def build_reductions(
@@ -123,3 +123,36 @@ def _check_carrier(
             f"{place} has no single other dimension that the output {found.output} has",
             hint="queries lie beside each other along it: a carrier has two dimensions",
         )
+
+
+def unlooked_at(task: Task) -> Iterator[tuple[str, str, str]]:
+    """What a task leaves out of its reductions, as (level, message, hint).
+
+    A sum over tokens, or over a dimension that an output has lost, cannot be overlooked; sums of
+    squares and the like, behind which an output keeps its dimensions, can.
+    """
+    hint = "declare each sum as [[reductions]], see tasks/linear.toml; [] says that there is none"
+    declared = {(call, one.output) for one in task.reductions or () for call in one.calls}
+    lost = [
+        f"{call.name}: {output.name}"
+        for call in task.calls
+        for output in call.outputs
+        if (call.name, output.name) not in declared
+        and (output.cls == "batch" or _loses(call, output.shape))
+    ]
+    if task.reductions is None:
+        level = "warning" if lost else "ok"
+        yield level, "no [[reductions]]: `order` will be unchecked", hint if lost else ""
+        return
+    if lost:
+        yield "warning", f"summed, but no reduction says how: {', '.join(lost)}", hint
+    used = {case.call for case in task.cases if all(size > 1 for _, size in case.dims)}
+    for one in task.reductions:
+        if not used & set(one.calls):
+            yield "warning", f"reduction {one.name}: no case sums anything", "add one"
+
+
+def _loses(call: Call, shape: tuple[str | int, ...]) -> bool:
+    """Whether every tensor of two dimensions or more has a dimension that an output has not."""
+    wide = [arg.shape for arg in call.args if arg.kind == "tensor" and len(arg.shape) > 1]
+    return bool(wide) and all(set(own) - set(shape) for own in wide)

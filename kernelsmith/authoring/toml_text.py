@@ -17,6 +17,7 @@ def render(draft: Draft, blocks: Mapping[str, Sequence[Block]]) -> str:
     """The file; it loads as it is."""
     parts = [_head(draft)]
     parts += ["# " + "-" * 87 + " call forms\n" + _CALLS, *(_call(call) for call in draft.calls)]
+    parts.append("# " + "-" * 87 + " reductions\n" + _REDUCTIONS)
     for device in draft.devices:
         parts.append(_device(draft, device))
         timed = False
@@ -74,6 +75,28 @@ _CALLS = f"""\
 #            batch, and lists that as not checked.
 #   flops    operations that no implementation can leave out, as [[2, "M", "N"]]: 2*M*N. Optional;
 #            a time below what they take is refused as a failed measurement.
+"""
+
+
+_REDUCTIONS = """\
+# The sums in the entries, so that the gate finds their order by probing and holds rewrites to it;
+# until they are declared `order` is printed as unchecked. If nothing is summed, say so by
+# `reductions = []` above [limits]. One block a sum, such as y [M, N] = sum over K of x [M, K] * w:
+#
+# [[reductions]]
+# name = "y_over_k"
+# calls = ["train", "infer"]  # call forms that make it
+# output = "y"                # where it is read
+# over = "K"                  # the dimension that is summed over
+# terms = "values"            # or "squares" (v * v), "exps" (exp(v - largest)), "weighted_exps"
+# carriers = ["x", "w"]       # arguments whose elements are the terms, each in turn; the rest of
+#                             # them is held at one meanwhile. Two dimensions: `over` and another
+# ones = []                   # further tensors that are held at one
+# zeros = ["bias"]            # and at zero
+#
+# carry = "dw_carry": a tensor that enters as one more term, the sum of a batch's earlier part.
+# index = "target": an integer tensor that picks an element. sizes = { cuda = [4096] }: sizes of
+# `over` that are verified term by term, all by default. `kernelsmith order` shows what is found.
 """
 
 

@@ -7,6 +7,7 @@ import typer
 from kernelsmith import config
 from kernelsmith.cli import options, printing, tasks_import, tasks_new
 from kernelsmith.errors import InputError, TaskError
+from kernelsmith.model import Task
 
 EXIT_MISSING = 3
 
@@ -149,10 +150,23 @@ def show_task(
         outputs = ", ".join(f"{each.name} ({each.cls})" for each in call.outputs)
         words = f"  {call.path:<6} {call.name:<16} {call.entry} → {outputs}"
         console.print(words, markup=False)
+    _show_sums(console, task)
     timed = [case for case in task.cases if case.weight > 0]
     console.print(f"{len(task.cases)} cases, {len(timed)} of them timed:", markup=False)
     for case in timed:
         console.print(f"  {case.weight:5.3f}  {case.id}  {case.role}", markup=False)
+
+
+def _show_sums(console: Any, task: Task) -> None:
+    """The sums whose order the gate finds by probing."""
+    if not task.reductions:
+        said = "nothing is summed" if task.reductions == () else "no sum is declared"
+        console.print(f"{said}: `order` is unchecked", markup=False)
+        return
+    for one in task.reductions:
+        words = f"  sum    {one.name:<16} {one.output} over {one.over}, {one.terms} in "
+        words += " or ".join(one.carriers) + (f", and {one.carry}" if one.carry else "")
+        console.print(words, markup=False)
 
 
 def check_tasks(
