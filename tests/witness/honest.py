@@ -1,4 +1,4 @@
-"""Kernels as people write them, that compare, choose and count what they load: none may be refused."""
+"""Kernels that compare, choose and count what they load as people do: none may be refused."""
 
 from typing import Any
 
