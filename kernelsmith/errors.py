@@ -20,6 +20,8 @@ input, the machine, or evidence that cannot be trusted::
 Each message says what is wrong, on which id, actual against expected; ``hint`` says how to mend it.
 """
 
+from typing import Any
+
 
 class KernelsmithError(Exception):
     """Root of the tree. ``exit_code`` is what the command line returns."""
@@ -30,6 +32,18 @@ class KernelsmithError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """From one process to another: what was given by name does not stand in ``args``."""
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(
+    kind: type[KernelsmithError], args: tuple[Any, ...], state: dict[str, Any]
+) -> KernelsmithError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class InputError(KernelsmithError):

@@ -72,7 +72,7 @@ def compile_all(wanted: Sequence[Wanted], arch: int) -> list[Any]:
 
 def side_by_side(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     """``function`` of each item, in processes; before a GPU is opened, since a process with one
-    must not fork. What it raises must be plain: kernelsmith's errors do not come back."""
+    must not fork."""
     workers = min(len(items), len(os.sched_getaffinity(0)), 16)
     if workers <= 1:
         return [function(one) for one in items]
