@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kernelsmith.numerics.order import (
     FORMATS,
+    Budget,
     Reading,
     Revealed,
     Tree,
@@ -20,8 +21,10 @@ from kernelsmith.numerics.order import (
     squares,
 )
 from kernelsmith.numerics.order.arithmetic import Arithmetic, exact_sum, simulate
+from kernelsmith.numerics.order.asking import Steps, drive
 from kernelsmith.numerics.order.cancelling import scales
 from kernelsmith.numerics.order.formats import cut, rounded
+from kernelsmith.numerics.order.signed import basic
 from tests.order.kernels import Rows, balanced, chain, float32_sum, kernel, written
 
 BF16 = Reading(unit=FORMATS["bfloat16"], output=FORMATS["float32"])
@@ -124,6 +127,26 @@ def test_a_third_answer_to_a_triple_is_no_answer() -> None:
 
     found = reveal_nonnegative(ask, UNITS, squares(FORMATS["bfloat16"]))
     assert isinstance(found, Unexplained)
+    assert "in no order that a tree could have" in found.sentence
+
+
+def test_one_count_that_contradicts_the_others_is_seen_by_the_basic_search() -> None:
+    scale = scales(8, BF16)[0]
+    honest = kernel(balanced(list(range(8))))
+    for wrong in (2.0, 6.0):
+
+        def ask(rows: Rows, wrong: float = wrong) -> Rows:
+            pair = (np.abs(rows[:, [2, 5]]) > 1000).all(axis=1)
+            return np.where(pair, wrong, honest(rows))
+
+        def steps() -> Steps:
+            found = yield from basic(8, scale)
+            if isinstance(found, Tree):
+                return Revealed(tree=found, arithmetic="", confirmed=0)
+            return found
+
+        assert isinstance(drive(steps(), ask, Budget()), Unexplained)
+        assert isinstance(drive(steps(), honest, Budget()), Revealed)
 
 
 @pytest.mark.parametrize("unit", ["float16", "bfloat16", "float32"])
