@@ -10,6 +10,7 @@ from tests.conformance.case import (
     BITS,
     Case,
     Stored,
+    Tolerance,
     bind,
     collect,
     faults,
@@ -51,6 +52,15 @@ def test_a_tolerance_in_ulp_is_that_of_the_output_type() -> None:
     bits(out)[3] += 1
     assert "off by 2 ulp" in faults(case, [out])[0]
     assert faults(replace(case, tolerance=BITS), [out])
+
+
+@pytest.mark.parametrize("tolerance", [ulp(1e9), Tolerance(kind="near", bound=1e9)])
+def test_a_nan_where_a_number_is_due_has_no_tolerance(tolerance: Tolerance) -> None:
+    case = doubling(tolerance=tolerance)
+    out = right(case)
+    assert not faults(case, [out])
+    out[9] = np.nan
+    assert "off by nan" in faults(case, [out])[0]
 
 
 def test_infinities_and_nan_have_no_tolerance() -> None:
