@@ -153,7 +153,9 @@ def plan_of(
         refs[0] = OutputRef(buffer=0, offset_bytes=0, meta=outs[0])
     branch = m >= faults.get("branch_at", m + 1)
     told = {"entry": call.entry, "faults": faults, "branch": branch}
-    text = f"// {json.dumps(told, sort_keys=True)}\n{module_of(len(buffers), faults)}"
+    decides = (branch and faults.get("branch_decides")) or faults.get("decides_at_width") == n
+    module = module_of(len(buffers), faults, decides=bool(decides))
+    text = f"// {json.dumps(told, sort_keys=True)}\n{module}"
     ident = hashlib.sha256(text.encode()).hexdigest()[:12]
     if ident not in job.known:
         classes[ident] = PlanClass(
@@ -165,13 +167,21 @@ def plan_of(
     return Plan(buffers=tuple(buffers), launches=(launch,), outputs=tuple(refs))
 
 
-def module_of(buffers: int, faults: dict[str, Any]) -> str:
+def module_of(buffers: int, faults: dict[str, Any], *, decides: bool) -> str:
     """The IR of a kernel that does nothing, or what a fault asks for."""
     args = ", ".join(f"%{i}: !tt.ptr<f32>" for i in range(buffers))
     body = ""
     if faults.get("atomic"):
         body = """    %one = arith.constant 1.000000e+00 : f32
     %old = tt.atomic_rmw fadd, acq_rel, gpu, %0, %one : (!tt.ptr<f32>, f32) -> f32
+"""
+    if decides:
+        body += """    %first = tt.load %0 : !tt.ptr<f32>
+    %zero = arith.constant 0.000000e+00 : f32
+    %large = arith.cmpf ogt, %first, %zero : f32
+    scf.if %large {
+      tt.store %0, %zero : !tt.ptr<f32>
+    }
 """
     return f"module {{\n  tt.func public @k({args}) {{\n{body}    tt.return\n  }}\n}}\n"
 

@@ -263,3 +263,16 @@ def test_an_empty_comparison_is_a_task_error_not_a_pass(new_kit: Any) -> None:
 def test_a_candidate_of_another_task_is_refused(kit: Any) -> None:
     with pytest.raises(InputError, match="is of task other"):
         kit.gate.judge(replace(kit.candidate(gain=1.05), task="other"), kit.gate.seed, 0)
+
+
+def test_what_only_a_branch_says_is_read_before_it_is_believed(new_kit: Any) -> None:
+    """Of classes that no case takes: in the declared range, and among hidden shapes."""
+    kit = new_kit(token_range=(0, 60), ranges=(), hidden=0)
+    verdict = kit.judge(gain=1.05, branch_at=50, branch_decides=True)
+    last = verdict.checks[-1]
+    assert (verdict.status, last.name, verdict.gain) == ("POLICY", "declared_range", None)
+    assert last.message.startswith("kernel k branches on what it loaded as a float")
+    kit = new_kit(ranges=(("N", (3,)),))
+    verdict = kit.judge(gain=1.05, decides_at_width=3)
+    last = verdict.checks[-1]
+    assert (verdict.status, last.name, verdict.gain) == ("POLICY", "confirm", None)

@@ -16,7 +16,7 @@ from tests.conformance import corpus
 CORPUS = Path(__file__).parents[1] / "devices" / "corpus"
 KEPT = corpus.read()
 GOOD = """module {
-  tt.func public @k(%a: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %n: i32) attributes {noinline = false} {
+  tt.func @k(%a: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %n: i32) attributes {noinline = false} {
     %z = arith.constant dense<0.000000e+00> : tensor<64xf32>
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32
@@ -37,7 +37,7 @@ GOOD = """module {
     tt.return
   }
 }
-"""  # noqa: E501
+"""
 
 
 @pytest.mark.parametrize("release", TESTED_TRITON)

@@ -89,7 +89,7 @@ def _mixed(flow: Flow, op: Op, states: list[State]) -> Broken:
     choiceless = op.name == "arith.xori" and not any(s.gated for s in states)
     a, b = op.operands
     front = states[0].front | states[1].front
-    if choiceless or op.results[0].ty.elem == "i1" or _common(flow, a, b):
+    if choiceless or op.results[0].ty.elem == "i1" or _of_one(flow, a, b):
         return
     if len(flow.sums(front)) > 1:
         yield "bits", ALWAYS
@@ -100,7 +100,7 @@ def _mixed(flow: Flow, op: Op, states: list[State]) -> Broken:
 def _chosen(flow: Flow, op: Op) -> Broken:
     _, a, b = op.operands
     fronts = flow.of(a).front, flow.of(b).front
-    if not all(fronts) or _common(flow, a, b):
+    if not all(fronts) or _of_one(flow, a, b):
         return
     if all(flow.sums(front) for front in fronts):
         yield "select", ALWAYS
@@ -135,7 +135,7 @@ def _alternates(flow: Flow, front: frozenset[Value]) -> bool:
     return False
 
 
-def _common(flow: Flow, a: Value, b: Value) -> bool:
+def _of_one(flow: Flow, a: Value, b: Value) -> bool:
     """Whether both are functions, lane by lane, of one value."""
     if flow.of(a).front == flow.of(b).front and len(flow.of(a).front) == 1:
         return True
