@@ -68,7 +68,7 @@ STAGES = (
     Stage(name="elementwise", module="gpu.bits", limit_s=45.0),
     Stage(name="alignment", module="gpu.bits", limit_s=45.0),
     Stage(name="products", module="gpu.speed", limit_s=45.0),
-    Stage(name="row_sums", module="gpu.speed", limit_s=30.0),
+    Stage(name="row_sums", module="gpu.speed", limit_s=40.0),
     Stage(name="seeds_and_winners", module="gpu.speed", limit_s=90.0),
     Stage(name="search", module="gpu.whole", limit_s=230.0),
 )
