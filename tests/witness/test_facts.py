@@ -165,6 +165,21 @@ def test_accumulators_are_told_beside_each_other() -> None:
     assert "accumulators: loop f32, pairs f32 → reduction f64" in differences(wide, row)
 
 
+@triton.jit
+def _rows(x_ptr, y_ptr, stride, WIDE: tl.constexpr):
+    row = tl.program_id(0)
+    if WIDE:
+        row = row.to(tl.int64)
+    at = tl.program_id(1) * N + tl.arange(0, N)
+    tl.store(y_ptr + at, tl.load(x_ptr + row * stride + at))
+
+
+def test_an_offset_that_wraps_in_32_bits_is_told() -> None:
+    wide = facts(_rows, "*fp32 *fp32 i32", WIDE=True)
+    narrow = facts(_rows, "*fp32 *fp32 i32", WIDE=False)
+    assert "address products: i64 → i32" in differences(narrow, wide)
+
+
 def test_kernels_are_put_together_by_their_most_or_their_sum() -> None:
     one = facts(_fused)
     words = "products rounded with a sum (fma)"

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
-from kernelsmith.devices.cpu.ttir import Op
+from kernelsmith.devices.cpu.ttir import Op, Value
 from kernelsmith.gate.witness.flow import ADDS, Flow, adds
 from kernelsmith.gate.witness.graph import FOLDS
 
@@ -31,6 +31,8 @@ class Facts:
     that a loop carries, and additions of parts of one tensor. ``dots``: input precision of dots in
     float32, and how many products of 8-bit floats a dot may add up imprecisely. ``approximate``,
     ``extern``: functions that are the device's own, symbols of a library. ``ops``: names of all.
+    ``address_products``: types of products of two variables (a row and a stride, say) in addresses:
+    one in 32 bits wraps where one in 64 does not.
     ``counts``: products and sums, roundings and calls, by words.
     """
 
@@ -40,10 +42,12 @@ class Facts:
     extern: frozenset[str] = frozenset()
     reductions: frozenset[str] = frozenset()
     ops: frozenset[str] = frozenset()
+    address_products: frozenset[str] = frozenset()
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
 SETS = tuple(f.name for f in fields(Facts) if f.name != "counts")
+SHOWN = tuple(name for name in SETS if name != "ops")
 
 
 def facts_of(flow: Flow, text: str) -> Facts:
@@ -58,6 +62,7 @@ def facts_of(flow: Flow, text: str) -> Facts:
         dots=frozenset(found for op in ops if op.name == "tt.dot" for found in _precision(op)),
         approximate=frozenset(op.name for op in ops) & (APPROXIMATE | APPROXIMATE_ON_GPU),
         ops=frozenset(op.name for op in ops),
+        address_products=_address_products(flow, ops),
         extern=frozenset(_SYMBOL.findall(text)),
         reductions=frozenset(
             f"{'sum' if adds(op) else 'choice'} over axis {op.attrs['axis']} of {op.operands[0].ty}"
@@ -113,6 +118,29 @@ def _accumulators(flow: Flow, op: Op) -> Iterable[tuple[str, str]]:
             yield "pairs", elem
 
 
+def _address_products(flow: Flow, ops: Iterable[Op]) -> frozenset[str]:
+    todo = [op.operands[1] for op in ops if op.name == "tt.addptr"]
+    seen, found = set(todo), set[str]()
+    while todo:
+        value = todo.pop()
+        made = flow.graph.made.get(value)
+        product = made is not None and made.name == "arith.muli"
+        if product and not any(_is_constant(flow, v) for v in flow.graph.into(value)):
+            found.add(value.ty.elem)
+        for each in flow.graph.into(value):
+            if each not in seen:
+                seen.add(each)
+                todo.append(each)
+    return frozenset(found)
+
+
+def _is_constant(flow: Flow, value: Value) -> bool:
+    made = flow.graph.made.get(value)
+    while made is not None and made.name in ("tt.splat", "arith.extsi", "tt.broadcast"):
+        made = flow.graph.made.get(made.operands[0])
+    return made is not None and made.name == "arith.constant"
+
+
 def _precision(op: Op) -> Iterable[str]:
     if op.operands[0].ty.elem == "f32":
         yield str(op.attrs.get(_PRECISION, "ieee"))
@@ -145,10 +173,11 @@ def broken(found: Facts, seed: Facts, device: str) -> str:
 def differences(found: Facts, seed: Facts) -> list[str]:
     """Where the arithmetic of two differs, a line each: what the seed has -> what this has."""
     lines = []
-    for name in ("accumulators", "dots", "approximate", "extern", "reductions"):
+    for name in SHOWN:
         a, b = (sorted(_word(one) for one in getattr(each, name)) for each in (seed, found))
         if a != b:
-            lines.append(f"{name}: {', '.join(a) or '–'} → {', '.join(b) or '–'}")
+            words = name.replace("_", " ")
+            lines.append(f"{words}: {', '.join(a) or '–'} → {', '.join(b) or '–'}")
     for sign, names in (("+", found.ops - seed.ops), ("−", seed.ops - found.ops)):
         if names:
             lines.append(f"ops: {sign} {', '.join(sorted(names))}")
