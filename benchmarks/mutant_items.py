@@ -13,6 +13,10 @@ TABLES = Path(__file__).resolve().parents[1] / "tests" / "mutants"
 TASKS = ("rms_norm", "linear", "logprob", "swiglu")
 DRAW = "1"
 PER_KIND = 5
+RULES = ("torch.testing", "KernelBench")
+SETS = ("declared", "public")
+DRAWS = 5
+"""Tolerances, what they are tried on, and draws of public inputs: see ``mutant_tolerance``."""
 KIND_OF = {
     "association": "numeric",
     "rsqrt": "numeric",
@@ -122,10 +126,14 @@ def drawn(task: Task, parent: str, per_kind: int = PER_KIND, seed: str = DRAW) -
 
 
 def items(task: Task, per_kind: int = PER_KIND, seed: str = DRAW) -> list[Item]:
-    """All mutants of a task, each source once, in an order of which any beginning is a fair part:
-    by the hash of the source."""
+    """All mutants of a task, each source once: drawn ones first, by the hash of the source, so that
+    any beginning is a fair part of them."""
     every = [*hand(task)]
     for parent in parents(task):
         every += drawn(task, parent, per_kind, seed)
     once = {item.id: item for item in reversed(every)}
-    return sorted(once.values(), key=lambda item: hashlib.sha256(item.id.encode()).hexdigest())
+
+    def turn(item: Item) -> tuple[bool, str]:
+        return item.origin == "hand", hashlib.sha256(item.id.encode()).hexdigest()
+
+    return sorted(once.values(), key=turn)

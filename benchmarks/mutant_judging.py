@@ -51,13 +51,13 @@ class Desk:
 
 
 def desk(gate: Gate, parents: Mapping[str, str]) -> Desk:
-    """Makes the seed ready first: it must keep its own bits.
+    """Makes the parents ready: both must have the seed's bits in all declared cases.
 
     Raises:
-        SystemExit: the seed or a winner fails.
+        SystemExit: a parent fails.
     """
     for name, source in parents.items():
-        verdict = gate.judge_bits(_candidate(gate, source, name))
+        verdict = gate.judge_bits(_candidate(gate, source, name), PARITY)
         if not verdict.accepted:
             raise SystemExit(f"the {name} of {gate.task.name} fails: {verdict.checks[-1].message}")
     task = gate.task

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
+from mutant_items import DRAWS, RULES, SETS
 
 from kernelsmith import cases as forms
 from kernelsmith.gate import plans
@@ -30,9 +31,6 @@ TORCH_TESTING = {
     "float64": (1e-7, 1e-7),
 }
 KERNEL_BENCH = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
-RULES = ("torch.testing", "KernelBench")
-SETS = ("declared", "public")
-DRAWS = 5
 
 Outputs = Sequence[bytes]
 
