@@ -21,9 +21,10 @@ from kernelsmith.numerics.order.asking import (
 from kernelsmith.numerics.order.cancelling import Scale, SignedTriples, scales
 from kernelsmith.numerics.order.confirm import confirm, diagnose, reaches
 from kernelsmith.numerics.order.formats import Float64s, Reading
+from kernelsmith.numerics.order.proof import proven
 from kernelsmith.numerics.order.signed import basic, refined
-from kernelsmith.numerics.order.tree import Tree
-from kernelsmith.numerics.order.triples import defining, holds, split
+from kernelsmith.numerics.order.tree import FLOAT32_BITS, Tree
+from kernelsmith.numerics.order.triples import split
 from kernelsmith.numerics.order.widths import widths
 
 Method = Literal["refined", "basic", "triples"]
@@ -158,10 +159,12 @@ def _tree(
     oracle = SignedTriples(units, scale)
     if units == 1:
         return Tree(1, (), ())
-    # Triples over the terms of wide fused sums are many; counting is cheaper there.
-    few = expected is not None and len(defining(expected)[0]) <= 2 * units
-    if expected is not None and few and (yield from holds(oracle, expected)):
-        return Tree(units, expected.nodes, (24,) * len(expected.nodes))
+    if expected is not None and (yield from proven(scale, expected)):
+        return Tree(units, expected.nodes, (FLOAT32_BITS,) * len(expected.nodes))
+    if method == "refined" and units > scale.most:
+        guess = yield from refined(units, scale, hasty=True)
+        if isinstance(guess, Tree) and (yield from proven(scale, guess)):
+            return guess
     if method == "triples":
         return (yield from split(oracle, units))
     found = yield from (basic if method == "basic" else refined)(units, scale)

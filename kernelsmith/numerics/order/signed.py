@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from kernelsmith.numerics.order.asking import Ints, Unexplained
-from kernelsmith.numerics.order.cancelling import Scale, counted
+from kernelsmith.numerics.order.cancelling import Counts, Scale, counted
 from kernelsmith.numerics.order.tree import Tree, joined
 from kernelsmith.numerics.order.triples import FUSED_MOST, TreeSteps
 
@@ -79,31 +79,104 @@ class _Open:
         return self.units if self.witness is None else [*self.units, self.witness]
 
 
-def refined(units: int, scale: Scale) -> TreeSteps:
-    """The tree by one unit's way to the root at a time, all open parts in each round."""
+def refined(units: int, scale: Scale, *, hasty: bool = False) -> TreeSteps:
+    """The tree by one unit's way to the root at a time, all open parts in each round.
+
+    Args:
+        units: of the whole sum.
+        scale: M and one.
+        hasty: look at large parts through as many ones as one row can hold, and take the terms of
+            a fused sum for single units: many times fewer queries where the output has few bits,
+            but a guess, to be proven.
+    """
     parts = [_Open(list(range(units)), None)]
     names: dict[int, list[tuple[str, int]]] = {}
     random = np.random.default_rng(units)
     live = [0]
     while live:
         asked = [_pairs(parts[index], random) for index in live]
-        sets = [(parts[index].ones, pairs) for index, pairs in zip(live, asked, strict=True)]
         if any(len(pairs) for pairs in asked):
-            found = yield from counted(units, scale, sets)
+            found = yield from (_glimpsed if hasty else _looked)(
+                units, scale, [parts[index] for index in live], asked
+            )
             if not isinstance(found, list):
                 return found
         else:
-            found = [np.zeros(0, dtype=np.int64) for _ in sets]
+            found = [np.zeros(0, dtype=np.int64) for _ in asked]
         start = len(parts)
         for index, pairs, counts in zip(live, asked, found, strict=True):
             if parts[index].fused:
                 _siblings(parts, index, pairs, counts)
                 continue
             failure = _way_to_the_root(parts, index, pairs, counts, names)
+            if hasty:
+                _take_for_single(parts, start)
             if failure is not None:
                 return failure
-        live = list(range(start, len(parts)))
+        live = [index for index in range(start, len(parts)) if not parts[index].children]
     return _resolved(parts, names)
+
+
+def _looked(units: int, scale: Scale, parts: list[_Open], asked: list[Ints]) -> Counts:
+    """How many units of each part are under the sum where each pair meets."""
+    sets = [(part.ones, pairs) for part, pairs in zip(parts, asked, strict=True)]
+    return (yield from counted(units, scale, sets))
+
+
+def _glimpsed(units: int, scale: Scale, parts: list[_Open], asked: list[Ints]) -> Counts:
+    """The same, of parts that are larger than one row can count by a sample first.
+
+    Units whose sums with the pivot hold equally many of the sample are then counted among
+    themselves, if one row can, and otherwise taken to hang together.
+    """
+    sets = [
+        (part.ones if len(part.ones) <= scale.most else _sample(part, scale.most), pairs)
+        for part, pairs in zip(parts, asked, strict=True)
+    ]
+    found = yield from counted(units, scale, sets)
+    if not isinstance(found, list):
+        return found
+    large = [index for index, part in enumerate(parts) if len(part.ones) > scale.most]
+    closer: list[tuple[list[int], Ints]] = []
+    for index in large:
+        pairs, counts = asked[index], found[index]
+        for count in np.unique(counts):
+            alike = pairs[counts == count]
+            if len(alike) <= scale.most:
+                closer.append((alike[:, 1].tolist(), alike))
+        witness = parts[index].witness
+        if witness is not None:
+            closer.append(([witness], pairs[counts == counts.max()]))
+    if not closer:
+        return found
+    seen = yield from counted(units, scale, closer)
+    if not isinstance(seen, list):
+        return seen
+    for index in large:
+        pairs, counts = asked[index], found[index]
+        keys = np.stack([counts, np.zeros_like(counts), np.zeros_like(counts)], axis=1)
+        for count in np.unique(counts):
+            if (counts == count).sum() <= scale.most:
+                keys[counts == count, 1] = seen.pop(0)
+        if parts[index].witness is not None:
+            keys[counts == counts.max(), 2] = seen.pop(0)
+        _, rank = np.unique(keys, axis=0, return_inverse=True)
+        sizes = np.cumsum(np.bincount(rank.ravel()))
+        found[index] = 1 + sizes[rank.ravel()] + keys[:, 2]
+    return found
+
+
+def _sample(part: _Open, most: int) -> list[int]:
+    """As many units of a part as one row can count, evenly spaced."""
+    places = np.linspace(0, len(part.units) - 1, most).astype(np.int64)
+    return [part.units[place] for place in np.unique(places).tolist()]
+
+
+def _take_for_single(parts: list[_Open], start: int) -> None:
+    """Takes units under several further children of fused sums for one child each."""
+    for part in parts[start:]:
+        if part.fused and not part.children:
+            part.children = [("node", unit) for unit in part.units]
 
 
 def _pairs(part: _Open, random: np.random.Generator) -> Ints:
