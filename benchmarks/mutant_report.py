@@ -12,7 +12,7 @@ Record = Mapping[str, Any]
 OUTCOMES = ("caught", "missed", "equivalent", "not built")
 SAME_CODE = "machine code and launches are the parent's everywhere"
 GAPS = {
-    "offsets of 32 bits": "a gap of the gate: the bug shows from 2**31 elements on, and no declared "
+    "offsets of 32 bits": "a gap of the gate: it shows from 2**31 elements on, and no declared "
     "shape, hidden or not, is so large",
 }
 BENIGN = {
