@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -113,7 +114,7 @@ class CudaDevice:
                 than a multiprocessor has.
             MissingError: an untested Triton, or none.
         """
-        code = self.cross_compile(ttir, arch=self.architecture())
+        code = _last(ttir, self.architecture())
         info = object_info(code)
         if info.stats["occupancy"]["blocks"] == 0:
             raise CompileError(too_large(info), op="resources", hint=SMALLER)
@@ -123,7 +124,7 @@ class CudaDevice:
 
     def assembly(self, ttir: str) -> str:
         """The PTX that :meth:`compile_ttir` makes of a module."""
-        return self.cross_compile(ttir, arch=self.architecture()).ptx
+        return _last(ttir, self.architecture()).ptx
 
     def load(
         self, info: ObjectInfo, code: bytes, *, base_pad_bytes: int = 0
@@ -165,6 +166,13 @@ class CudaDevice:
         if problem:
             raise InputError(problem)
         return compile_text(ttir, arch, options)
+
+
+@functools.lru_cache(maxsize=1)
+def _last(ttir: str, arch: int) -> CudaCode:
+    """A text compiled for an architecture of :data:`ARCHS`. The last one is kept: whoever wants its
+    PTX asks after its binary, and a compilation takes seconds."""
+    return compile_text(ttir, arch)
 
 
 def too_large(info: ObjectInfo) -> str:
