@@ -25,7 +25,16 @@ from kernelsmith.numerics.order.asking import Steps, drive
 from kernelsmith.numerics.order.cancelling import scales
 from kernelsmith.numerics.order.formats import cut, rounded
 from kernelsmith.numerics.order.signed import basic
-from tests.order.kernels import Rows, balanced, chain, float32_sum, kernel, written
+from tests.order.kernels import (
+    Nested,
+    Rows,
+    balanced,
+    chain,
+    float32_sum,
+    kernel,
+    nested_trees,
+    written,
+)
 
 BF16 = Reading(unit=FORMATS["bfloat16"], output=FORMATS["float32"])
 UNITS = 12
@@ -60,6 +69,36 @@ def test_random_answers_about_squares_make_no_tree_and_no_crash() -> None:
             squares(FORMATS["bfloat16"]),
         )
         assert not isinstance(found, Revealed)
+
+
+LIES = [[0.0, 1.0], [0.0, 1.0, 2.0, 3.0], [np.nan], [np.inf, -np.inf], [1e30], [-1.0, 0.5]]
+
+
+@settings(derandomize=True, max_examples=40, deadline=None)
+@given(
+    nested_trees(most=16, widest=3),
+    st.sampled_from([0.001, 0.02, 0.3]),
+    st.sampled_from(LIES),
+    st.sampled_from(["basic", "refined", "triples"]),
+    st.integers(0, 2**32 - 1),
+)
+def test_a_kernel_that_lies_now_and_then_is_given_its_own_tree_or_none(
+    nested: Nested, often: float, lies: list[float], method: str, seed: int
+) -> None:
+    tree = Tree.of(nested)
+    random = np.random.default_rng(seed)
+    honest = kernel(nested)
+
+    def ask(rows: Rows) -> Rows:
+        lying = random.random(len(rows)) < often
+        return np.where(lying, random.choice(lies, len(rows)), honest(rows))
+
+    for found in (
+        reveal_signed(ask, tree.units, BF16, method=method),
+        reveal_nonnegative(lambda rows: ask(rows * rows), tree.units, squares(BF16.unit)),
+    ):
+        assert not isinstance(found, Revealed) or found.tree == tree
+        assert found.sentence
 
 
 @pytest.mark.parametrize("fused", ["exact", "cut"])

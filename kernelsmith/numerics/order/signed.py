@@ -13,8 +13,8 @@ import numpy as np
 
 from kernelsmith.numerics.order.asking import Ints, Unexplained
 from kernelsmith.numerics.order.cancelling import Counts, Scale, counted
-from kernelsmith.numerics.order.tree import Tree, joined
-from kernelsmith.numerics.order.triples import FUSED_MOST, TreeSteps
+from kernelsmith.numerics.order.tree import Tree
+from kernelsmith.numerics.order.triples import FUSED_MOST, TreeSteps, built
 
 
 def basic(units: int, scale: Scale) -> TreeSteps:
@@ -52,7 +52,7 @@ def basic(units: int, scale: Scale) -> TreeSteps:
             np.argwhere(predicted != size)[0].tolist() if (predicted != size).any() else (0, 0)
         )
         return _no_tree(unit, int(predicted[unit, other]), int(size[unit, other]))
-    return joined(under[0], names)
+    return built(under[0], names)
 
 
 @dataclass(slots=True)
@@ -264,7 +264,7 @@ def _resolved(parts: list[_Open], names: dict[int, list[tuple[str, int]]]) -> Tr
         roots[index] = flat(parts[index].children)
     if len(roots[0]) != 1:
         return _no_tree(0, len(parts[0].units), len(parts[0].units))
-    return joined(roots[0][0], {name: tuple(flat(items)) for name, items in names.items()})
+    return built(roots[0][0], {name: tuple(flat(items)) for name, items in names.items()})
 
 
 def _no_tree(unit: int, level: int, members: int) -> Unexplained:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from kernelsmith.errors import InputError
 from kernelsmith.numerics.order.asking import Failure, Ints, Rows, Unexplained
 from kernelsmith.numerics.order.formats import Float64s
 from kernelsmith.numerics.order.tree import Tree, joined
@@ -186,12 +187,6 @@ def _siblings(
                         with_pivot.append(unit)
                     start += 1
                 if pivot not in taken:
-                    if not taken.isdisjoint(with_pivot):
-                        return Unexplained(
-                            reason=f"unit {base} meets units {rest[0]} to {rest[-1]} in no order "
-                            "that a tree could have: the sum is not made of additions that each "
-                            "round once"
-                        )
                     taken.update(with_pivot)
                     clusters.append((index, with_pivot))
                     count[index] = count.get(index, 2) + 1
@@ -219,7 +214,18 @@ def _resolved(parts: list[_Open]) -> Tree | Unexplained:
             continue
         names[part.sum] = tuple(roots[inner] for inner in part.inner)
         roots[index] = part.sum if part.outer is None else roots[part.outer]
-    return joined(roots[0], names)
+    return built(roots[0], names)
+
+
+def built(root: int, names: dict[int, tuple[int, ...]]) -> Tree | Unexplained:
+    """The tree of the sums that answers have shown, unless these contradict one another."""
+    try:
+        return joined(root, names)
+    except InputError:
+        return Unexplained(
+            reason="by some answers a unit is in two sums that do not hold one another: the sum is "
+            "not made of additions that each round once"
+        )
 
 
 def defining(tree: Tree) -> tuple[Ints, Ints]:
