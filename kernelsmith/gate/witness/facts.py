@@ -13,11 +13,11 @@ DIGITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
 """Significant bits of a sum in each type; 8-bit floats have fewer than any."""
 NARROWEST = 4
 APPROXIMATE = frozenset(
-    f"math.{name}"
-    for name in ("exp", "exp2", "log", "log2", "sin", "cos", "erf", "tanh", "powf", "rsqrt")
+    f"math.{name}" for name in ("exp", "exp2", "log", "log2", "sin", "cos", "erf", "tanh", "powf")
 )
 """Functions whose last bits are the device's own."""
-APPROXIMATE_ON_GPU = frozenset({"arith.divf", "math.sqrt"})
+APPROXIMATE_ON_GPU = frozenset({"arith.divf", "math.sqrt", "math.rsqrt"})
+"""Functions that round correctly, step by step, on the CPU device alone."""
 _SYMBOL = re.compile(r'symbol = "([^"]*)"')
 _PRECISION = "inputPrecision"
 _IMPRECISE = "maxNumImpreciseAcc"

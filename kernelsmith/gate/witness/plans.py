@@ -16,9 +16,11 @@ Key = tuple[str, tuple[Param, ...] | None]
 
 @dataclass(slots=True)
 class Memory:
-    """What texts were found to say, for one gate; the oldest are dropped."""
+    """What texts were found to say, for one gate; the oldest are dropped. ``seed``: all that the
+    seed's say, with how many plans and classes it had then."""
 
     plain: dict[str, str] = field(default_factory=dict)
+    seed: "tuple[tuple[int, int], Account] | None" = None
     said: dict[Key, Said] = field(default_factory=dict)
 
     def text(self, plan_class: PlanClass) -> str:
