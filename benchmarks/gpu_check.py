@@ -159,7 +159,8 @@ def machine_facts() -> dict[str, Any]:
 
 def without_places(text: str) -> str:
     """The text with this machine's folders replaced by what they are."""
-    places = {
+    packages = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    places = dict.fromkeys(packages, "(packages)") | {
         str(HERE.parent): "(checkout)",
         sys.prefix: "(python)",
         sys.base_prefix: "(python)",
