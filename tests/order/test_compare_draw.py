@@ -86,7 +86,7 @@ def test_no_shape_is_made_up() -> None:
     tree = Tree.of(random_nested(100, 3, random.Random(5)))
     assert describe(tree).startswith("100 units in no regular shape, ")
     odd = chain_of([0, 1, 5, 2, 4, 3, *range(6, 20)])
-    assert describe(odd) == "20 units, one after another, in the order 0, 1, 5, 2, 4, 3, 6, 7, ..."
+    assert describe(odd) == "20 units, one after another, in the order 0 to 1, 5, 2, 4, 3, 6 to 19"
 
 
 def test_narrow_sums_are_described() -> None:

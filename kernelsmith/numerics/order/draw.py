@@ -129,7 +129,8 @@ def _laid_out(tree: Tree, room: int) -> _Item:
         for top in groups.tops:
             units = under(tree, top)
             name = shape(part(tree, top))
-            boxes.append(_Item("box", f"{named(units)}: {name}", []))
+            label = named(units) if len(units) == 1 else f"{named(units)}: {name}"
+            boxes.append(_Item("box", label, []))
         page = _Page(over(tree, groups.tops), boxes, groups.noun + " ")
     return _item(page, page.tree.root, room, 0)
 

@@ -19,7 +19,7 @@ def describe(tree: Tree) -> str:
     found = shape(tree)
     order = _chain_order(tree) if found is None else None
     if order is not None and tree.widest == 2:
-        found = f"one after another, in the order {', '.join(map(str, order[:8]))}, ..."
+        found = f"one after another, in the order {_in_runs(order)}"
     text = f"{units}, {found}" if found else f"{units} in no regular shape, {depth(tree)} sums deep"
     odd = sorted({bits for bits in tree.bits if bits != FLOAT32_BITS})
     if odd:
@@ -119,6 +119,18 @@ def _in_turn(order: list[int]) -> str | None:
         if start[1:] == sorted(start[1:]):
             return f"unit {start[0]} first, then the others {_ONE_BY_ONE}"
     return None
+
+
+def _in_runs(order: list[int]) -> str:
+    """An order as runs of ascending neighbours: "0 to 31, 33, 32"."""
+    runs: list[list[int]] = []
+    for unit in order:
+        if runs and unit == runs[-1][-1] + 1:
+            runs[-1].append(unit)
+        else:
+            runs.append([unit])
+    words = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    return ", ".join(words[:8]) + (", ..." if len(words) > 8 else "")
 
 
 def _running(tree: Tree) -> str | None:
