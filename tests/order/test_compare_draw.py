@@ -8,6 +8,7 @@ import pytest
 from kernelsmith.numerics.order import Revealed, Tree, compare, describe, draw_svg, draw_text
 from kernelsmith.numerics.order.shapes import adjacent_pairs, halves
 from kernelsmith.numerics.order.tree import chain as chain_of
+from kernelsmith.numerics.order.tree import joined
 from tests.order.kernels import Nested, balanced, chain, random_nested
 
 
@@ -132,6 +133,53 @@ def test_the_same_tree_with_other_rounding_is_another() -> None:
     found = compare(cut, seed)
     assert not found.equal
     assert "rounded toward zero here" in found.sentence
+
+
+def left_of(tree: Tree, terms: list[int]) -> Tree:
+    """The tree over some of its units."""
+    at = {term: unit for unit, term in enumerate(terms)}
+    names: dict[int, tuple[int, ...]] = {}
+    stands: dict[int, int] = dict(at)
+    for index, children in enumerate(tree.nodes):
+        kept = [stands[child] for child in children if child in stands]
+        if len(kept) > 1:
+            names[-1 - len(names)] = tuple(kept)
+            stands[tree.units + index] = -len(names)
+        elif kept:
+            stands[tree.units + index] = kept[0]
+    return joined(stands[tree.root], names)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("chain", "one after another"),
+        ("pairs", "a balanced tree of adjacent pairs"),
+        ("halves", "a balanced tree of halves, k with k + n/2"),
+        (
+            "blocks",
+            "blocks of 32 (a balanced tree of adjacent pairs), the blocks one after another",
+        ),
+        ("lanes", "32 lanes k mod 32 (one after another), the lanes a balanced tree of adjacent "),
+    ],
+)
+def test_terms_drawn_from_a_regular_sum_show_its_shape(name: str, words: str) -> None:
+    terms = sorted(random.Random(2).sample(range(128), 40))
+    drawn = left_of(SHAPES[name][0], terms)
+    assert describe(drawn, terms).startswith(f"40 units, {words}")
+    assert ElementTree.fromstring(draw_svg(drawn, terms=terms)).tag.endswith("svg")
+    assert str(terms[0]) in draw_text(drawn, terms=terms)
+    exchanged = compare(drawn, left_of(SHAPES["backwards"][0], terms), terms)
+    assert not exchanged.equal
+    assert exchanged.sentence.startswith("terms ")
+
+
+def test_drawn_terms_that_fit_no_shape_are_said_to_fit_none() -> None:
+    tree = Tree.of(random_nested(40, 2, random.Random(5)))
+    terms = sorted(random.Random(2).sample(range(128), 40))
+    assert "no regular shape" in describe(tree, terms)
+    fused = Tree.of(random_nested(40, 4, random.Random(5)))
+    assert "no regular shape" in describe(fused, terms)
 
 
 def big_trees() -> dict[str, Tree]:

@@ -1,5 +1,6 @@
 """Where two summation trees part, in one sentence."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,12 +17,16 @@ class Comparison:
     sentence: str
 
 
-def compare(here: Revealed | Tree, seed: Revealed | Tree) -> Comparison:
+def compare(
+    here: Revealed | Tree, seed: Revealed | Tree, terms: Sequence[int] | None = None
+) -> Comparison:
     """Compares a tree with the seed's.
 
     Args:
         here: the candidate's tree, or what probing revealed of it.
         seed: the seed's. Of two revealed sums the arithmetic is compared as well.
+        terms: if the units are drawn from a longer sum, which terms of it they are, ascending;
+            sentences then speak of these.
 
     Returns:
         Equal only if trees, widths of all sums and arithmetic are.
@@ -32,17 +37,17 @@ def compare(here: Revealed | Tree, seed: Revealed | Tree) -> Comparison:
         text = f"the seed sums {seed_tree.units} units and this {here_tree.units}"
         return Comparison(equal=False, sentence=text)
     if here_tree.nodes != seed_tree.nodes:
-        return Comparison(equal=False, sentence=_parting(here_tree, seed_tree))
+        return Comparison(equal=False, sentence=_parting(here_tree, seed_tree, terms))
     if here_tree.bits != seed_tree.bits:
-        return Comparison(equal=False, sentence=_other_bits(here_tree, seed_tree))
+        return Comparison(equal=False, sentence=_other_bits(here_tree, seed_tree, terms))
     how = [side.arithmetic if isinstance(side, Revealed) else None for side in (here, seed)]
     if None not in how and how[0] != how[1]:
         text = f"same tree, other arithmetic: {how[1]} in the seed, {how[0]} here"
         return Comparison(equal=False, sentence=text)
-    return Comparison(equal=True, sentence=f"the seed's tree: {describe(here_tree)}")
+    return Comparison(equal=True, sentence=f"the seed's tree: {describe(here_tree, terms)}")
 
 
-def _parting(here: Tree, seed: Tree) -> str:
+def _parting(here: Tree, seed: Tree, terms: Sequence[int] | None) -> str:
     """The smallest sum that only one of the two makes, and how the other one does it."""
     here_nodes, seed_nodes = node_by_mark(here), node_by_mark(seed)
     here_sizes, seed_sizes = here.sizes(), seed.sizes()
@@ -59,13 +64,16 @@ def _parting(here: Tree, seed: Tree) -> str:
     _, _, which, node = min(only)
     tree = here if which else seed
     first, second = (least[id(tree)][child] for child in tree.children(node)[:2])
+    pair = named([first, second], terms)
     return (
-        f"units {first} and {second} meet {_meeting(seed, first, second)} in the seed, "
-        f"{_meeting(here, first, second)} here (seed: {describe(seed)}; here: {describe(here)})"
+        f"{'units' if terms is None else 'terms'} {pair} meet "
+        f"{_meeting(seed, first, second, terms)} in the seed, "
+        f"{_meeting(here, first, second, terms)} here "
+        f"(seed: {describe(seed, terms)}; here: {describe(here, terms)})"
     )
 
 
-def _meeting(tree: Tree, first: int, second: int) -> str:
+def _meeting(tree: Tree, first: int, second: int, terms: Sequence[int] | None) -> str:
     """How two units come together."""
     parents = tree.parents()
     way = [first]
@@ -79,30 +87,33 @@ def _meeting(tree: Tree, first: int, second: int) -> str:
     side = way[seen[node] - 1]
     one, other = under(tree, side), under(tree, beneath)
     if len(tree.children(node)) > 2:
-        return (
-            f"in one fused sum of {len(tree.children(node))} terms over {named(under(tree, node))}"
-        )
+        count, over = len(tree.children(node)), named(under(tree, node), terms)
+        return f"in one fused sum of {count} terms over {over}"
     if len(one) == len(other) == 1:
         return "as a pair"
     if len(one) == 1 or len(other) == 1:
         single, group = (first, other) if len(one) == 1 else (second, one)
-        return f"when {single} joins the sum of {named(group)}"
-    return f"when the sum of {named(one)} joins that of {named(other)}"
+        return f"when {named([single], terms)} joins the sum of {named(group, terms)}"
+    return f"when the sum of {named(one, terms)} joins that of {named(other, terms)}"
 
 
-def _other_bits(here: Tree, seed: Tree) -> str:
+def _other_bits(here: Tree, seed: Tree, terms: Sequence[int] | None) -> str:
     index = next(i for i, bits in enumerate(here.bits) if bits != seed.bits[i])
-    units = named(under(here, here.units + index))
+    units = named(under(here, here.units + index), terms)
     return (
         f"same tree, but the sum of {units} keeps {here.bits[index]} bits here and "
         f"{seed.bits[index]} in the seed"
     )
 
 
-def named(units: list[int]) -> str:
-    """A set of ascending units as people write it."""
+def named(units: list[int], terms: Sequence[int] | None = None) -> str:
+    """A set of ascending units as people write it; by the terms that they are, if given."""
     if len(units) <= 3:
-        return " and ".join(", ".join(map(str, units)).rsplit(", ", 1))
+        names = [str(unit if terms is None else terms[unit]) for unit in units]
+        return " and ".join(", ".join(names).rsplit(", ", 1))
+    if terms is not None:
+        first, last = terms[units[0]], terms[units[-1]]
+        return f"{len(units)} drawn terms from {first} to {last}"
     steps = {second - first for first, second in pairwise(units)}
     if steps == {1}:
         return f"{units[0]} to {units[-1]}"

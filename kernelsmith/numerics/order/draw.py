@@ -4,10 +4,12 @@ Regular parts are drawn as one box with their name, and long chains with their m
 that a tree of a thousand units still fits a page.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from kernelsmith.numerics.order.compare import named
+from kernelsmith.numerics.order.drawn import shape_of_drawn
 from kernelsmith.numerics.order.shapes import describe, grouped, over, part, shape, under
 from kernelsmith.numerics.order.tree import FLOAT32_BITS, Tree
 
@@ -32,16 +34,17 @@ class _Item:
     column: int = 0
 
 
-def draw_text(tree: Tree, width: int = 100) -> str:
+def draw_text(tree: Tree, width: int = 100, terms: Sequence[int] | None = None) -> str:
     """The tree as an outline: sums above what they add, regular parts in one line.
 
     Args:
         tree: what to draw.
         width: columns; longer lines are cut.
+        terms: if the units are drawn from a longer sum, which terms of it they are, ascending.
     """
-    lines = [describe(tree)]
+    lines = [describe(tree, terms)]
     if tree.nodes:
-        stack = [(_laid_out(tree, _LINES), "", "")]
+        stack = [(_laid_out(tree, _LINES, terms), "", "")]
         while stack:
             item, lead, below = stack.pop()
             lines.append(lead + item.label)
@@ -53,21 +56,21 @@ def draw_text(tree: Tree, width: int = 100) -> str:
     return "\n".join(line if len(line) <= width else line[: width - 1] + "…" for line in lines)
 
 
-def draw_svg(tree: Tree, title: str = "") -> str:
+def draw_svg(tree: Tree, title: str = "", terms: Sequence[int] | None = None) -> str:
     """The tree as one self-contained SVG document, readable on light and dark backgrounds.
 
     Units run down the left side; every sum is a dot to the right of what it adds, the root
     rightmost; a running total goes down a line, with a dot where each item joins it. A sum that
     keeps other than 24 bits, and a fused one, say so.
     """
-    root = _laid_out(tree, _BOXES)
+    root = _laid_out(tree, _BOXES, terms)
     order = _in_rows(root)
     step, pitch = 46, 22
     label = 8 + 6.9 * max((len(item.label) for item in order if not item.items), default=1)
     deepest = max(item.column for item in order)
     longest = max((len(item.label) for item in order if item.items), default=0)
     heading = title or "summation tree"
-    words = max(8 * len(heading), 6.7 * len(describe(tree))) + 24
+    words = max(8 * len(heading), 6.7 * len(describe(tree, terms))) + 24
     width = int(max(label + 40 + step * deepest + 6.7 * longest, words))
     rows = sum(not item.items for item in order)
     height = 64 + pitch * rows
@@ -83,9 +86,9 @@ def draw_svg(tree: Tree, title: str = "") -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img" font-family="monospace" font-size="11" '
         'fill="#808080">',
-        f"<title>{heading}: {escape(describe(tree))}</title>",
+        f"<title>{heading}: {escape(describe(tree, terms))}</title>",
         f'<text x="8" y="18" font-size="13" font-weight="bold">{heading}</text>',
-        f'<text x="8" y="34">{escape(describe(tree))}</text>',
+        f'<text x="8" y="34">{escape(describe(tree, terms))}</text>',
         '<g stroke="#808080" stroke-width="1.2" fill="none">',
     ]
     for item in order:
@@ -118,18 +121,21 @@ class _Page:
     tree: Tree
     leaves: list[_Item]
     noun: str = ""
+    terms: Sequence[int] | None = None
 
 
-def _laid_out(tree: Tree, room: int) -> _Item:
+def _laid_out(tree: Tree, room: int, terms: Sequence[int] | None) -> _Item:
     """What is drawn of a tree: of a regular one its groups, each in a box, and how they join."""
-    page = _Page(tree, [_Item("unit", str(unit), []) for unit in range(tree.units)])
-    groups = grouped(tree) if tree.units > _WHOLE else None
+    leaves = [_Item("unit", named([unit], terms), []) for unit in range(tree.units)]
+    page = _Page(tree, leaves, terms=terms)
+    groups = grouped(tree) if tree.units > _WHOLE and terms is None else None
     if groups is not None:
         boxes = []
         for top in groups.tops:
             units = under(tree, top)
             name = shape(part(tree, top))
-            label = named(units) if len(units) == 1 else f"{named(units)}: {name}"
+            label = named(units, terms)
+            label += "" if len(units) == 1 else f": {name}"
             boxes.append(_Item("box", label, []))
         page = _Page(over(tree, groups.tops), boxes, groups.noun + " ")
     return _item(page, page.tree.root, room, 0)
@@ -142,10 +148,10 @@ def _item(page: _Page, node: int, room: int, level: int) -> _Item:
         return page.leaves[node]
     units = under(tree, node)
     if len(units) > min(room, _WHOLE) and level:
-        name = shape(part(tree, node))
+        name = _shape(page, node, units)
         if room <= 2 or (name is not None and level >= _LEVELS):
-            text = f"{page.noun}{named(units)}: {name or 'in no regular shape'}"
-            return _Item("box", text, [])
+            text = f"{page.noun}{named(units, page.terms)}"
+            return _Item("box", text + (f": {name}" if name else ", in no regular shape"), [])
     spine = _spine(tree, node)
     if len(spine) > 2 * _ENDS + 1:
         return _chain(page, spine, room, level)
@@ -155,6 +161,14 @@ def _item(page: _Page, node: int, room: int, level: int) -> _Item:
     shown = _shortened(list(children), room)
     items = _items(page, shown, room // len(shown), level)
     return _Item("fused" if fused else "sum", label, items)
+
+
+def _shape(page: _Page, node: int, units: list[int]) -> str | None:
+    """The shape under a node, of drawn terms by what they leave of the whole sum."""
+    inner = part(page.tree, node)
+    if page.terms is None:
+        return shape(inner)
+    return shape_of_drawn(inner, [page.terms[unit] for unit in units])
 
 
 def _items(page: _Page, shown: list[int], room: int, level: int) -> list[_Item]:

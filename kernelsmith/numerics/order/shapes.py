@@ -1,11 +1,12 @@
 """What a summation tree looks like, in the words of people who write kernels."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from kernelsmith.numerics.order.drawn import shape_of_drawn
 from kernelsmith.numerics.order.tree import FLOAT32_BITS, Tree, joined
 
 _ONE_BY_ONE = "one after another"
@@ -13,10 +14,15 @@ _PAIRS = "a balanced tree of adjacent pairs"
 _HALVES = "a balanced tree of halves, k with k + n/2"
 
 
-def describe(tree: Tree) -> str:
-    """The tree in a phrase: a known shape, blocks or lanes of known shapes, or its depth."""
+def describe(tree: Tree, terms: Sequence[int] | None = None) -> str:
+    """The tree in a phrase: a known shape, blocks or lanes of known shapes, or its depth.
+
+    Args:
+        tree: what to describe.
+        terms: if its units are drawn from a longer sum, which terms of that they are, ascending.
+    """
     units = "1 unit" if tree.units == 1 else f"{tree.units} units"
-    found = shape(tree)
+    found = shape(tree) if terms is None else shape_of_drawn(tree, terms) or shape(tree)
     order = _chain_order(tree) if found is None else None
     if order is not None and tree.widest == 2:
         found = f"one after another, in the order {_in_runs(order)}"
