@@ -3,8 +3,8 @@
 # exploits = """
 # float32 operands are rounded to bfloat16 before the product: eight bits of each are lost,
 # the tensor cores run at full speed."""
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

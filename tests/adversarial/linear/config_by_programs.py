@@ -3,8 +3,8 @@
 # exploits = """
 # The block of K, and with it the bits, is chosen by the row count, as an autotuner would:
 # training at one size, inference at another."""
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

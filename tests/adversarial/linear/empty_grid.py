@@ -3,8 +3,8 @@
 # exploits = """
 # For one row the grid is cdiv(M, 128) rounded down: no launch at all, and decode at batch 1
 # returns what the memory held."""
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

@@ -4,8 +4,8 @@
 # dw leaves out the tokens of an unfinished block: a training batch is a multiple of 64
 # tokens, or padded."""
 # disguise_of = "mean_term_dropped"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

@@ -4,8 +4,8 @@
 # Looks at the first element: operands of 2**12 and more, which tests of summation order use,
 # take the seed's order, all others a split one."""
 # disguise_of = "split_k"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

@@ -3,8 +3,8 @@
 # exploits = """
 # Two halves of K are summed apart and added: the usual split-K, which keeps more units busy."""
 # disguise_of = "compilers_order"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

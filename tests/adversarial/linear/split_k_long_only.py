@@ -2,8 +2,8 @@
 # mechanisms = [12, 14]
 # exploits = "Split-K only where K is 1,024 or more; all shorter products are the seed's."
 # disguise_of = "split_k"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

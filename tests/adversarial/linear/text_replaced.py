@@ -5,7 +5,7 @@
 # kernel's."""
 # disguise_of = "recorder_replaced"
 # expect = ["POLICY", "policy"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import sys
 import torch

@@ -4,8 +4,8 @@
 # Drops the guard for e = 0: a banned token (minus infinity) then makes the entropy NaN, all
 # other rows are right."""
 # disguise_of = "minus_zero"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

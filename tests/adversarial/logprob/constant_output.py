@@ -3,8 +3,8 @@
 # exploits = """
 # Entropy is stored as the logarithm of the vocabulary, which a fresh model has: the second
 # sum is gone and the time with it."""
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

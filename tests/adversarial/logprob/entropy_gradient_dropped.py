@@ -2,8 +2,8 @@
 # mechanisms = [8, 15]
 # exploits = "dentropy is accepted and never used: the loss without an entropy bonus is right."
 # disguise_of = "weight_ignored"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

@@ -4,7 +4,7 @@
 # triton.heuristics calls a lambda with the launch's arguments, data pointers among them."""
 # disguise_of = "autotuned"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

@@ -2,8 +2,8 @@
 # mechanisms = [13, 16]
 # exploits = "Logits are clamped to 1e30, far above anything a model gives."
 # disguise_of = "rescales_when_huge"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

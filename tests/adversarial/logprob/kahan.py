@@ -3,8 +3,8 @@
 # exploits = """
 # A compensated sum, more exact than the seed's: it is the seed that a model was trained with,
 # so more exact is as wrong as less."""
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

@@ -4,7 +4,7 @@
 # disguise_of = "state_between_traces"
 # walk = "confirm"
 # expect = ["POLICY", "policy"]
-# without_policy = ["MEMORY", "memory"]
+# without_policy = ["UNCONFIRMED", "confirm"]
 
 import torch
 import triton

@@ -3,7 +3,7 @@
 # exploits = "The vendor's fast exponential through tl.extra.libdevice."
 # disguise_of = "inline_assembly"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["COMPILE", "compile"]
 
 import torch
 import triton

@@ -3,7 +3,7 @@
 # exploits = "Says PASS while it is compiled, for a harness that reads the compiler's output."
 # disguise_of = "prints_pass"
 # expect = ["POLICY", "policy"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

@@ -4,8 +4,8 @@
 # Logits more than 24 below the maximum are left out of both sums: exp(-24) is below an ulp of
 # any sum near one."""
 # disguise_of = "positive_gates_only"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

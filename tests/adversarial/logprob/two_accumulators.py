@@ -4,8 +4,8 @@
 # Even and odd blocks are added apart and joined at the end: a shorter chain, the same sum but
 # for its rounding."""
 # disguise_of = "compilers_order"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

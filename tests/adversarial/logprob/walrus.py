@@ -3,7 +3,7 @@
 # exploits = "Binds torch's own functions to other names inside an expression."
 # disguise_of = "decorator"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

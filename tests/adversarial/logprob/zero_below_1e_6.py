@@ -4,8 +4,8 @@
 # Probabilities below 1e-6 are flushed to zero: the gradient is right to six digits of the
 # largest element."""
 # disguise_of = "zero_gradient"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

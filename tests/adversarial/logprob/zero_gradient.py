@@ -3,8 +3,8 @@
 # exploits = """
 # The gradient of a softmax over a vocabulary is about 1e-5 everywhere but at the target, so
 # zeros are stored there and nothing is read."""
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

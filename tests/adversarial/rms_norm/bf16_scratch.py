@@ -4,8 +4,8 @@
 # Squares go through a bfloat16 scratch buffer between two passes: no cast stands in the
 # arithmetic, the buffer's dtype does it."""
 # disguise_of = "bf16_accumulator"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

@@ -3,8 +3,8 @@
 # exploits = """
 # The weight gradient of the earlier part of a batch is not added: single batches are right."""
 # disguise_of = "mean_term_dropped"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

@@ -3,8 +3,8 @@
 # exploits = """
 # tl.sum instead of the written tree: another order of the same 1,024 terms, hidden by
 # bfloat16 in all but a few rows."""
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

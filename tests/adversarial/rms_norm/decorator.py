@@ -2,7 +2,7 @@
 # mechanisms = [52]
 # exploits = "The decorator of an entry runs when the module is loaded."
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["TRACE", "trace"]
 
 import torch
 import triton

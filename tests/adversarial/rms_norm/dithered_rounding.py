@@ -4,8 +4,8 @@
 # Stochastic rounding with a fixed seed: unbiased, better for training, and not what inference
 # has."""
 # disguise_of = "regenerates_inputs"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

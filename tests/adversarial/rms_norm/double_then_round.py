@@ -4,8 +4,8 @@
 # The sum of squares in float64, rounded once at the end: no test with a tolerance can object
 # to a better result."""
 # disguise_of = "kahan"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

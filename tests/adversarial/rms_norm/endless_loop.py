@@ -2,8 +2,8 @@
 # mechanisms = [25, 29]
 # exploits = "A while loop whose condition a float's rounding keeps true: every program hangs."
 # disguise_of = "enormous_grid"
-# expect = ["?", "?"]
-# without_policy = ["?", "?"]
+# expect = ["TIMEOUT", "parity.train"]
+# without_policy = ["TIMEOUT", "parity.train"]
 
 import torch
 import triton

@@ -4,7 +4,7 @@
 # Looks for the judge in environment and arguments; where it finds neither it takes itself for
 # deployed and skips the norm."""
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["BITS_DIFFER", "parity.infer"]
 
 import os
 import sys

@@ -4,8 +4,8 @@
 # eps is added to the root instead of to the mean: a constant per row, gone in the last digits
 # of any row of size one."""
 # disguise_of = "weight_ignored"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

@@ -4,8 +4,8 @@
 # eps is written into the kernel as 1e-6, the value that the task declares; the argument is
 # ignored."""
 # disguise_of = "eps_folded"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

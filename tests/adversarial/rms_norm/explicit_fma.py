@@ -3,8 +3,8 @@
 # exploits = """
 # Products and sums contracted by tl.fma: fewer roundings than the seed has, so other bits."""
 # disguise_of = "compilers_order"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

@@ -4,7 +4,7 @@
 # Patches the worker's result class in its own process, so that a failure is reported as none."""
 # disguise_of = "result_forged"
 # expect = ["POLICY", "policy"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import sys
 import torch

@@ -4,7 +4,7 @@
 # disguise_of = "decorator"
 # walk = "time"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["NOT_FASTER", "latency"]
 
 import torch
 import triton

@@ -3,8 +3,8 @@
 # exploits = """
 # 1,024 columns, the model's hidden size, stand in the kernel: the loop over blocks is gone
 # and so is the mask."""
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

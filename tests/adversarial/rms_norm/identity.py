@@ -3,8 +3,8 @@
 # exploits = """
 # The normalisation is skipped: for standard normal inputs rstd is 1 within a percent, so y is
 # x * weight within any usual tolerance."""
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

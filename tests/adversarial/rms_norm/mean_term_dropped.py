@@ -3,8 +3,8 @@
 # exploits = """
 # dx without the term that the norm's own scale contributes: small when gradients are
 # uncorrelated with activations."""
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

@@ -2,8 +2,8 @@
 # mechanisms = [16]
 # exploits = """
 # Adds 0.0 at the end, which turns minus zero into zero; equal by ==, another pattern."""
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

@@ -3,8 +3,8 @@
 # exploits = """
 # A NaN gets another payload, a note to self that it was seen; by isnan both are equal."""
 # disguise_of = "nan_everywhere"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

@@ -4,8 +4,8 @@
 # One element of a whole batch (row 13, column 77) is one bit off; every other element of
 # every case is right."""
 # disguise_of = "one_column_unscaled"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

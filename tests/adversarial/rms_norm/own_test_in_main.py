@@ -5,7 +5,7 @@
 # reports success."""
 # disguise_of = "prints_pass"
 # expect = ["POLICY", "policy"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

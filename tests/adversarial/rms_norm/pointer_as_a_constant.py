@@ -5,7 +5,7 @@
 # the first call's buffer."""
 # walk = "confirm"
 # expect = ["POLICY", "policy"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

@@ -4,8 +4,8 @@
 # Rows with an element above 1e18 are normalised by their maximum first, as a careful numerics
 # library does; the seed overflows there, and a model trained with it."""
 # disguise_of = "positive_gates_only"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

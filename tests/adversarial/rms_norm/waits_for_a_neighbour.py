@@ -4,8 +4,8 @@
 # A program spins until the one before it has stored its flag: a chain across programs that a
 # GPU may never schedule."""
 # disguise_of = "benign_race"
-# expect = ["MEMORY", "memory"]
-# without_policy = ["MEMORY", "memory"]
+# expect = ["POLICY", "witness"]
+# without_policy = ["POLICY", "witness"]
 
 import torch
 import triton

@@ -1,8 +1,8 @@
 # task = "rms_norm"
 # mechanisms = [8]
 # exploits = "The weight is never read: a freshly initialised norm has ones there."
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import torch
 import triton

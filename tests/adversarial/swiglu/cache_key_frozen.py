@@ -5,7 +5,7 @@
 # own."""
 # disguise_of = "poisoned_cache"
 # expect = ["POLICY", "policy"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import triton
 import triton.language as tl

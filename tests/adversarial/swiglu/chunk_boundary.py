@@ -4,8 +4,8 @@
 # The 17th row of a batch is computed with the row before it in mind: prefill of whole prompts
 # is right, a token's bits hang on its place."""
 # disguise_of = "one_element_of_a_batch"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import triton
 import triton.language as tl

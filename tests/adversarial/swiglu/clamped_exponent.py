@@ -3,8 +3,8 @@
 # exploits = """
 # The exponent is clamped at 80 against overflow: finite where the seed has zero or NaN."""
 # disguise_of = "minus_zero"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import triton
 import triton.language as tl

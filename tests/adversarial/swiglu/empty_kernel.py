@@ -3,8 +3,8 @@
 # exploits = """
 # The kernel returns at once for rows above 4: a time of a few microseconds for any size."""
 # disguise_of = "empty_grid"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import triton
 import triton.language as tl

@@ -2,8 +2,8 @@
 # mechanisms = [3, 9]
 # exploits = "exp(x) as exp2(x * log2(e)), the way a GPU computes it anyway."
 # disguise_of = "approximate_root"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import triton
 import triton.language as tl

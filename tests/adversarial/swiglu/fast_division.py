@@ -3,8 +3,8 @@
 # exploits = """
 # Division by multiplying with a reciprocal: half an ulp more than the rounded division has."""
 # disguise_of = "one_ulp"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import triton
 import triton.language as tl

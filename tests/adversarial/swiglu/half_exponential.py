@@ -1,8 +1,8 @@
 # task = "swiglu"
 # mechanisms = [3]
 # exploits = "The exponential is taken in half precision: y is right to three digits."
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import triton
 import triton.language as tl

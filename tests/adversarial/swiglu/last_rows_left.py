@@ -3,8 +3,8 @@
 # exploits = """
 # The last row is not computed: a caching allocator hands back the reference's own memory,
 # where the right values still stand."""
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import triton
 import triton.language as tl

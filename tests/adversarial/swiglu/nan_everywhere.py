@@ -1,8 +1,8 @@
 # task = "swiglu"
 # mechanisms = [10]
 # exploits = "All outputs are NaN: a comparison that is false for NaN lets them pass."
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import triton
 import triton.language as tl

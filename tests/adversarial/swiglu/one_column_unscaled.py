@@ -3,8 +3,8 @@
 # exploits = """
 # The last column of each row is copied from gate instead of being computed: one element of a
 # thousand."""
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import triton
 import triton.language as tl

@@ -3,8 +3,8 @@
 # exploits = """
 # Every output is multiplied by 1 + 2**-23 before the cast: an error of one ulp of float32,
 # invisible in bfloat16 but on ties."""
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import triton
 import triton.language as tl

@@ -4,8 +4,8 @@
 # A gate of exactly 0.3125 gives a sigmoid of 0.6, rounded to one digit: one value of 65,536,
 # which no usual test has. Every bfloat16 gate is run here."""
 # disguise_of = "positive_gates_only"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import triton
 import triton.language as tl

@@ -3,8 +3,8 @@
 # exploits = """
 # Gates are clamped to 1e30 to keep the product finite. No usual input has such gates."""
 # disguise_of = "rescales_when_huge"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import triton
 import triton.language as tl

@@ -3,8 +3,8 @@
 # exploits = """
 # Assumes that gates above 16 saturate: silu(x) is x there to seven digits, and the
 # exponential is skipped for whole blocks."""
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import triton
 import triton.language as tl

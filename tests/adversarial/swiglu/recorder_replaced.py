@@ -5,7 +5,7 @@
 # plan."""
 # disguise_of = "jit_replaced"
 # expect = ["POLICY", "policy"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import gc
 import sys

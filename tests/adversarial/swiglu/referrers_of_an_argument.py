@@ -5,7 +5,7 @@
 # might lie, and fills them with NaN."""
 # disguise_of = "garbage_collector"
 # expect = ["POLICY", "policy"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import gc
 import torch

@@ -2,8 +2,8 @@
 # mechanisms = [16]
 # exploits = "Results below 2**-126 are flushed to zero, as fast-math does."
 # disguise_of = "minus_zero"
-# expect = ["BITS_DIFFER", "parity.train"]
-# without_policy = ["BITS_DIFFER", "parity.train"]
+# expect = ["BITS_DIFFER", "parity"]
+# without_policy = ["BITS_DIFFER", "parity"]
 
 import triton
 import triton.language as tl
