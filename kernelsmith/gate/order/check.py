@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from kernelsmith.gate.bench import Bench
-from kernelsmith.gate.order import finding, glance, told
+from kernelsmith.gate.order import finding, glance, onesided, told
 from kernelsmith.gate.order.finding import Search
 from kernelsmith.gate.order.places import Place, choose
 from kernelsmith.gate.reference import Reference
@@ -20,8 +20,8 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
     """
     chosen = choose(bench, reference.seed, subject, reference.secret)
     verified: list[Search] = []
-    hidden: dict[Place, order.Outcome] = {}
-    for wave in waves(chosen.whole):
+    whole, hidden = tune(bench, reference, chosen.whole)
+    for wave in waves(whole):
         seen = seed_trees(bench, reference, wave)
         dark = {place: one for place, one in seen.items() if not isinstance(one, order.Revealed)}
         hidden |= dark
@@ -33,6 +33,23 @@ def check(bench: Bench, reference: Reference, subject: Subject) -> Outcome:
     if found.status is not None:
         return found
     return told.passed(chosen, verified, hidden)
+
+
+def tune(
+    bench: Bench, reference: Reference, places: Sequence[Place]
+) -> tuple[list[Place], dict[Place, order.Outcome]]:
+    """The places with inputs that show a step of their sums, and those without."""
+    whole: list[Place] = []
+    hidden: dict[Place, order.Outcome] = {}
+    for place in places:
+        tuned = onesided.tuned(bench, reference, place)
+        if tuned is None:
+            hidden[place] = order.Unreachable(
+                reason="no input was found under which the last bit of the sum shows in the output"
+            )
+        else:
+            whole.append(tuned)
+    return whole, hidden
 
 
 def waves(places: Sequence[Place]) -> list[list[Place]]:

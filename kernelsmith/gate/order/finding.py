@@ -13,15 +13,22 @@ import numpy.typing as npt
 
 from kernelsmith.gate import plans
 from kernelsmith.gate.bench import Bench
-from kernelsmith.gate.order import laying
+from kernelsmith.gate.order import laying, onesided
 from kernelsmith.gate.order.places import Place
 from kernelsmith.gate.subject import Execution, Outcome, Subject, draw_seed
 from kernelsmith.model import SIGNED, Case, Task
 from kernelsmith.numerics import bits, order
-from kernelsmith.numerics.order import FORMATS, Rows, Steps, Tree
+from kernelsmith.numerics.order import Rows, Steps, Tree
 
 Float64s = npt.NDArray[np.float64]
 LAUNCHES_A_JOB = 128
+_INFINITY = {
+    "bfloat16": 2 * 0x7F80,
+    "float16": 2 * 0x7C00,
+    "float32": 2 * 0x7F800000,
+    "float64": 2 * 0x7FF0000000000000,
+}
+"""Twice the pattern of infinity: what is above it, doubled without its sign, is a NaN."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,7 +60,7 @@ def search(task: Task, place: Place, secret: int, expected: Tree | None) -> Sear
         )
     else:
         steps = order.nonnegative_steps(
-            place.units, laying.terms(task, place), expected=expected, draw=draw
+            place.units, onesided.terms(task, place), expected=expected, draw=draw
         )
     return Search(place=place, steps=steps)
 
@@ -105,9 +112,9 @@ def digest(task: Task, case: Case, done: Execution) -> bytes:
     for spec, data in zip(task.call(case.call).outputs, done.outputs, strict=True):
         dtype = plans.output_meta(spec, case).dtype
         words = bits.words(data, dtype)
-        if dtype in FORMATS:
-            nan = np.isnan(laying.widened(words, dtype))
-            words = np.where(nan, np.zeros_like(words), words)
+        if dtype in _INFINITY:
+            nan = words << 1 > _INFINITY[dtype]
+            words = np.where(nan, np.zeros_like(words), words) if nan.any() else words
         found.update(words.tobytes())
     return found.digest()
 

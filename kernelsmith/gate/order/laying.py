@@ -18,8 +18,8 @@ from kernelsmith.gate import plans
 from kernelsmith.gate.order.places import Place
 from kernelsmith.gate.subject import Ask, Execution, draw_seed
 from kernelsmith.model import SIGNED, ArgSpec, InputSpec, OutputSpec, Task
-from kernelsmith.numerics import bits, order
-from kernelsmith.numerics.order import FORMATS, Format, Reading, Terms
+from kernelsmith.numerics import bits
+from kernelsmith.numerics.order import FORMATS, Format, Reading
 from kernelsmith.numerics.recipes_float import from_float64, generator, to_float64
 
 Float64s = npt.NDArray[np.float64]
@@ -50,26 +50,14 @@ class Laid:
 
 def reading(task: Task, place: Place) -> Reading:
     """How the sums of signed terms at a place are written and read."""
-    dtype = _carrier(task, place).dtype
-    name = place.case.dtype if dtype == "T" else dtype
+    name = carrier_dtype(task, place)
     unit = FORMATS[name]
     if unit.top > _WIDE.top:
         unit = replace(_WIDE, name=name, bits=unit.bits)
-    stored = plans.output_meta(_output(task, place), place.case).dtype
+    stored = plans.output_meta(output_of(task, place), place.case).dtype
     length = np.float32(place.length)
     after = None if place.reduction.then == "sum" else lambda sums: sums / length
     return Reading(unit=unit, output=FORMATS[stored], after=after)
-
-
-def terms(task: Task, place: Place) -> Terms:
-    """What the terms of a sum are that are never negative."""
-    dtype = _carrier(task, place).dtype
-    form = FORMATS[place.case.dtype if dtype == "T" else dtype]
-    match place.reduction.terms:
-        case "squares":
-            return order.squares(form)
-        case _:
-            return order.exponentials(form)
 
 
 def lay(task: Task, place: Place, queries_QN: Float64s, secret: int, first: int) -> Iterator[Laid]:
@@ -95,22 +83,12 @@ def _launch(task: Task, place: Place, part_QN: Float64s, secret: int, number: in
     if place.reduction.terms not in SIGNED or _narrow(task, place):
         factor_L = np.ones(place.lanes)
     rows_LU = part_QN[query_L] / factor_L[:, None]
-    nothing = _NOTHING[place.reduction.terms]
-    rows_LN = np.full((place.lanes, place.length), nothing)
-    rows_LN[:, place.columns] = rows_LU[:, : len(place.columns)]
+    rows_LN = _spread(place, rows_LU)
     column_L = _read_at(place, rows_LN)
+    held_N = np.full(place.length, place.held)
     name = f"{hashlib.blake2b(repr(place.key).encode(), digest_size=8).hexdigest()}-{number}"
-    files = dict(_files(task, place, rows_LN, rows_LU[:, -1], column_L, name))
-    inputs = forms.inputs_for(task, place.case, secret)
-    tensors = tuple(_filed(spec, files, name) for spec in inputs.tensors)
-    ask = Ask(
-        key=f"{place.case.id}, {name}",
-        case=place.case,
-        inputs=replace(inputs, tensors=tensors, seed=0),
-        misalign_bytes=place.misalign_bytes,
-        poison=int(rng.integers(1, 200)),
-        files=tuple(files.items()),
-    )
+    files = dict(files_of(task, place, rows_LN, rows_LU[:, -1], column_L, held_N, name))
+    ask = asking(task, place, files, name, int(rng.integers(1, 200)))
     chosen = lanes[:count]
     return Laid(
         ask=ask,
@@ -121,18 +99,44 @@ def _launch(task: Task, place: Place, part_QN: Float64s, secret: int, number: in
     )
 
 
+def asking(task: Task, place: Place, files: dict[str, bytes], name: str, poison: int) -> Ask:
+    """A run of a place's case on tensors from files, and on zeros where there is none."""
+    inputs = forms.inputs_for(task, place.case, 0)
+    tensors = tuple(_filed(spec, files, name) for spec in inputs.tensors)
+    return Ask(
+        key=f"{place.case.id}, {name}",
+        case=place.case,
+        inputs=replace(inputs, tensors=tensors),
+        misalign_bytes=place.misalign_bytes,
+        poison=poison,
+        files=tuple(files.items()),
+    )
+
+
+def _spread(place: Place, rows_LU: Float64s) -> Float64s:
+    """Terms at their places along ``over``, and what adds nothing at all others."""
+    nothing = place.ground or _NOTHING[place.reduction.terms]
+    rows_LN = np.full((place.lanes, place.length), nothing)
+    chosen = rows_LU[:, : len(place.columns)]
+    rows_LN[:, place.columns] = np.where(chosen == 0, nothing, chosen) if place.ground else chosen
+    if place.reduction.terms == "weighted_exps" and place.spare >= 0:
+        rows_LN[:, place.spare] = 0.0
+    return rows_LN
+
+
 def _filed(spec: InputSpec, files: dict[str, bytes], name: str) -> InputSpec:
     """The tensor with its bytes from a file; what is held at zero needs none."""
     file = f"{name}-{spec.name}.bin"
     return replace(spec, recipe="zeros", file=file if file in files else None)
 
 
-def _files(
+def files_of(
     task: Task,
     place: Place,
     rows_LN: Float64s,
     carry_L: Float64s,
     column_L: Ints,
+    held_N: Float64s,
     name: str,
 ) -> Iterator[tuple[str, bytes]]:
     """Bytes of every tensor that is not all zero, by file name."""
@@ -150,6 +154,8 @@ def _files(
             picked = np.broadcast_to(_lane_shaped(column_L, arg, place), meta.shape)
             yield f"{name}-{arg.name}.bin", picked.astype(np.dtype(meta.dtype)).tobytes()
             continue
+        elif arg.shape == (reduction.over,):
+            values = held_N
         else:
             values = np.full(meta.shape, 1 / small if arg.name == reduction.beside else 1.0)
         yield f"{name}-{arg.name}.bin", from_float64(values, meta.dtype).tobytes()
@@ -169,8 +175,10 @@ def _lane_shaped(
 
 def _read_at(place: Place, rows_LN: Float64s) -> Ints:
     """Where along ``over`` a lane is read: beside the smallest value if the mean is read, at the
-    largest input otherwise."""
-    if place.reduction.then == "centred":
+    spare place if there is one, else at the largest input."""
+    if place.read_aside:
+        found = np.full(len(rows_LN), place.spare)
+    elif place.reduction.then == "centred":
         found = np.abs(rows_LN).argmin(axis=1)
     elif place.reduction.terms == "squares":
         found = np.abs(rows_LN).argmax(axis=1)
@@ -181,7 +189,7 @@ def _read_at(place: Place, rows_LN: Float64s) -> Ints:
 
 def sums(task: Task, laid: Laid, place: Place, done: Execution) -> tuple[Float64s, bool]:
     """The sum of each query, and whether all elements that should hold the same sum do."""
-    spec = _output(task, place)
+    spec = output_of(task, place)
     meta = plans.output_meta(spec, place.case)
     outputs = [one.name for one in task.call(place.case.call).outputs]
     words = bits.words(done.outputs[outputs.index(spec.name)], meta.dtype).reshape(meta.shape)
@@ -205,14 +213,18 @@ def widened(words: bits.Words, dtype: str) -> Float64s:
     return to_float64(storage, dtype)
 
 
-def _carrier(task: Task, place: Place) -> ArgSpec:
-    return next(arg for arg in task.call(place.case.call).args if arg.name == place.carrier)
+def carrier_dtype(task: Task, place: Place) -> str:
+    """The dtype of the argument that carries the terms."""
+    args = task.call(place.case.call).args
+    dtype = next(arg.dtype for arg in args if arg.name == place.carrier)
+    return place.case.dtype if dtype == "T" else dtype
 
 
 def _narrow(task: Task, place: Place) -> bool:
-    return "float16" in (place.case.dtype, _carrier(task, place).dtype)
+    return "float16" in (place.case.dtype, carrier_dtype(task, place))
 
 
-def _output(task: Task, place: Place) -> OutputSpec:
+def output_of(task: Task, place: Place) -> OutputSpec:
+    """The output that a place is read from."""
     outputs = task.call(place.case.call).outputs
     return next(spec for spec in outputs if spec.name == place.output)

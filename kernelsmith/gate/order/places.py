@@ -13,20 +13,29 @@ from kernelsmith import cases as forms
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.order.serving import served_by, serving_code, shifts
 from kernelsmith.gate.subject import Subject, draw_seed
-from kernelsmith.model import SIGNED, ArgSpec, Case, Reduction, Task
+from kernelsmith.model import ArgSpec, Case, Reduction, Task
 from kernelsmith.numerics.recipes_float import generator
 
-LAUNCHES_MAX = 96
-"""A case whose probes would take more launches than this is probed by one launch only."""
-UNITS_MAX = {True: 1024, False: 128}
-"""Of longer sums so many terms are drawn, signed or not, and the tree among them is found."""
+LAUNCHES_MAX = 32
+QUERIES_A_UNIT = 5
+"""Verifying a tree takes about so many queries for each of its units. Where they would fill more
+launches than LAUNCHES_MAX, some of the units are drawn, and the tree among them is found."""
+UNITS_MAX = {"values": 1024, "squares": 128, "exps": 128, "weighted_exps": 48}
+"""Most units of a sum, by kind; of longer ones so many are drawn too."""
+UNITS_MIN = 8
+"""A case with lanes for fewer is probed by one launch of telling rows only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """A reduction at one case. ``carrier`` holds the terms, ``lane_dim`` is the other dimension of
     it, along which independent queries lie. ``columns`` are the places along ``over`` that are
-    probed, ascending; with ``carry`` there is one more unit, the last."""
+    probed, ascending; with ``carry`` there is one more unit, the last.
+
+    ``spare`` is a place along ``over`` that is not probed, or -1: the largest of weighted
+    exponentials lies there, which adds nothing; or an output is read there that has ``over``.
+    ``big``, ``ground`` and ``held`` are then what shows a step of the sum: the largest input,
+    what lies where nothing is to be added, and what arguments are held at instead of one."""
 
     reduction: Reduction
     case: Case
@@ -35,6 +44,10 @@ class Place:
     columns: tuple[int, ...]
     carry: bool
     misalign_bytes: int = 0
+    spare: int = -1
+    big: float = 0.0
+    ground: float = 0.0
+    held: float = 1.0
 
     @property
     def units(self) -> int:
@@ -57,6 +70,11 @@ class Place:
         return len(self.columns) < self.length
 
     @property
+    def read_aside(self) -> bool:
+        """Whether the sum is seen in other elements of its row alone."""
+        return self.spare >= 0 and self.reduction.terms == "squares"
+
+    @property
     def output(self) -> str:
         """The output that the sum is read from."""
         return self.reduction.output
@@ -69,7 +87,7 @@ class Place:
     @property
     def launches(self) -> int:
         """About how many launches verify a tree."""
-        return math.ceil(5 * self.units / max(self.lanes, 1))
+        return math.ceil(QUERIES_A_UNIT * self.units / max(self.lanes, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,12 +177,14 @@ def at(task: Task, reduction: Reduction, case: Case, secret: int) -> Iterator[Pl
         arg = tensors.get(name)
         if arg is None:
             continue
+        spare = _spare(task, reduction, case, secret)
         yield Place(
             reduction=reduction,
             case=case,
             carrier=name,
             lane_dim=lane_dim(arg, reduction),
-            columns=_columns(reduction, case, secret),
+            columns=_columns(reduction, case, secret, spare, case.dim(lane_dim(arg, reduction))),
+            spare=spare,
             carry=reduction.carry in tensors,
         )
 
@@ -182,26 +202,42 @@ def _cases(task: Task, reduction: Reduction) -> Iterator[Case]:
             yield case
 
 
-def _columns(reduction: Reduction, case: Case, secret: int) -> tuple[int, ...]:
+def _spare(task: Task, reduction: Reduction, case: Case, secret: int) -> int:
+    """The place along the sum that is left out, drawn; -1 where none need be."""
+    outputs = task.call(case.call).outputs
+    shape = next(one.shape for one in outputs if one.name == reduction.output)
+    aside = reduction.terms == "squares" and reduction.over in shape
+    length = case.dim(reduction.over)
+    if length < 3 or not (aside or reduction.terms == "weighted_exps"):
+        return -1
+    return draw_seed(secret, "order spare", reduction.name, length) % length
+
+
+def _columns(
+    reduction: Reduction, case: Case, secret: int, spare: int, lanes: int
+) -> tuple[int, ...]:
     """All places along the sum, or as many as are probed, drawn from the run's secret."""
-    length, most = case.dim(reduction.over), UNITS_MAX[reduction.terms in SIGNED]
-    if length <= most:
-        return tuple(range(length))
+    length = case.dim(reduction.over)
+    most = min(UNITS_MAX[reduction.terms], lanes * LAUNCHES_MAX // QUERIES_A_UNIT)
+    columns = [column for column in range(length) if column != spare]
+    if len(columns) <= most:
+        return tuple(columns)
     rng = generator(draw_seed(secret, "order columns", reduction.name, length))
-    return tuple(sorted(int(one) for one in rng.choice(length, size=most, replace=False)))
+    return tuple(sorted(int(one) for one in rng.permutation(columns)[: max(most, 2)]))
 
 
 def _best(reduction: Reduction, places: list[Place]) -> list[Place]:
-    """For each carrier the place with the longest sum, and of several the one with the fewest
-    launches; only sizes that the task wants verified, and few enough launches."""
+    """For each carrier the place with the most units, of several the one with the longest sum and
+    then the fewest launches; only sizes that the task wants verified."""
     best: dict[str, Place] = {}
     for place in places:
-        if place.launches > LAUNCHES_MAX or (
-            reduction.sizes and place.length not in reduction.sizes
-        ):
-            continue
-        rank = (-place.length, place.launches)
-        held = best.get(place.carrier)
-        if held is None or rank < (-held.length, held.launches):
-            best[place.carrier] = place
+        wanted = not reduction.sizes or place.length in reduction.sizes
+        if wanted and (place.units >= UNITS_MIN or not place.partly):
+            held = best.get(place.carrier)
+            if held is None or _rank(place) < _rank(held):
+                best[place.carrier] = place
     return list(best.values())
+
+
+def _rank(place: Place) -> tuple[int, int, int]:
+    return (-place.units, -place.length, place.launches)

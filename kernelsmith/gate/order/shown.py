@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kernelsmith.errors import InputError, TaskError
 from kernelsmith.gate import policy_check
 from kernelsmith.gate.bench import Bench
-from kernelsmith.gate.order import finding, told
+from kernelsmith.gate.order import finding, onesided, told
 from kernelsmith.gate.order.places import Place, shown
 from kernelsmith.gate.reference import Reference
 from kernelsmith.gate.subject import Outcome, Subject
@@ -48,7 +48,10 @@ def sums(
     reference.prepare(bench.task.cases)
     here = prepared(bench, candidate)
     there = seed if against is None else prepared(bench, against)
-    places = shown(bench.task, here, wanted, secret)
+    places = [
+        onesided.tuned(bench, reference, place) or place
+        for place in shown(bench.task, here, wanted, secret)
+    ]
     found = [found_in(bench, subject, places, secret) for subject in (here, there)]
     return [_compared(place, one, other) for place, one, other in zip(places, *found, strict=True)]
 
