@@ -1,4 +1,4 @@
-"""Five cheats, made from any task's seed: each keeps the seed and does one forbidden thing more."""
+"""Cheats made from any task's seed: each keeps the seed and does one forbidden thing more."""
 
 import ast
 import copy
@@ -33,6 +33,28 @@ def _probe_once(mark_ptr, from_ptr, to_ptr, size, BLOCK: tl.constexpr):
 """
 
 
+BUILT = ("policy", "trace", "compile")
+"""What every walk needs first."""
+
+SHARED = """
+
+@triton.jit
+def _probe_same(p):
+    tl.store(p, tl.load(p))
+
+
+@triton.jit
+def _probe_atomic(p):
+    tl.atomic_add(p, 0.0)
+
+
+@triton.jit
+def _probe_recognise(p):
+    if tl.load(p).to(tl.float32) > 1.0e30:
+        tl.store(p, 7.5)
+"""
+
+
 SHELL = """
 
 @triton.jit
@@ -44,12 +66,44 @@ def _probe_shell(p):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cheat:
-    """A source that the gate must reject with ``status`` in one of ``checks``."""
+    """A source that the gate must reject with ``status`` in one of ``checks``.
+
+    ``walk``: the checks that it meets, if not all: those that would stop it before are left out,
+    so that the one it is made for must see it by itself.
+    """
 
     name: str
     source: str
     checks: tuple[str, ...]
     status: Status
+    walk: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where a task's cheats hang: ``source`` is the seed with ``entry`` under another name."""
+
+    source: str
+    functions: Mapping[str, ast.FunctionDef]
+    entry: str
+    first: str
+    index: int
+    output: OutputSpec
+    shared: bool
+    """An entry that both paths share cheats on both."""
+
+    def cheat(
+        self,
+        name: str,
+        body: str,
+        checks: tuple[str, ...],
+        status: Status,
+        kernels: str = KERNELS,
+        walk: tuple[str, ...] = (),
+    ) -> Cheat:
+        function = _cheating(self.functions, self.entry, self.index, body)
+        text = f"{self.source}{kernels}\n\n{function}\n"
+        return Cheat(name=name, source=text, checks=checks, status=status, walk=walk)
 
 
 def cheats(task: Task) -> tuple[Cheat, ...]:
@@ -59,55 +113,125 @@ def cheats(task: Task) -> tuple[Cheat, ...]:
     Raises:
         TaskError: the task has no such entry, so that nothing could be proved.
     """
-    call, index = _place(task)
-    entry, first = call.entry, next(arg.name for arg in call.args if arg.kind == "tensor")
-    tree = ast.parse(task.seed_source)
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    if entry not in functions:
-        raise TaskError(f"the seed has no plain function {entry}", hint="write it with `def`")
-    source = _renamed(task.seed_source, entry, f"_seed_{entry}")
-    torch = "" if _imports_torch(tree) else "\n\nimport torch\n"
-    # An entry that both paths share cheats on both.
-    shared = any(each.entry == entry and each.path == "train" for each in task.calls)
-    parity = ("parity.train", "parity.infer") if shared else ("parity.infer",)
-
-    def made(
-        name: str, body: str, checks: tuple[str, ...], status: Status, kernels: str = KERNELS
-    ) -> Cheat:
-        function = _cheating(functions, entry, index, body)
-        text = f"{source}{torch}{kernels}\n\n{function}\n"
-        return Cheat(name=name, source=text, checks=checks, status=status)
-
-    size = _product(call.outputs[index])
-    once = (
-        "probe_kept = OUT\n"
-        "OUT = torch.empty_like(probe_kept)\n"
-        "probe_mark = probe_kept.new_empty((1,), dtype=torch.int32)\n"
-        f"_probe_once[(1,)](probe_mark, probe_kept, OUT, {size}, BLOCK=1024)"
-    )
+    place = _place_in(task)
+    races = _told_by_observing(place) if task.device == "cpu" else []
     return (
-        made(
+        *_told_before_a_run(place),
+        *_told_by_bits(place),
+        *races,
+        *_told_by_memory(place),
+    )
+
+
+def _told_before_a_run(place: _Place) -> list[Cheat]:
+    found = [
+        place.cheat(
             "a jit body opens a shell while it is compiled",
             "_probe_shell[(1,)](OUT)",
             ("policy",),
             "POLICY",
             SHELL,
         ),
-        made(
+        place.cheat(
             "host code tells a trace from a real call",
-            f"if not {first}.is_meta:\n    OUT = OUT",
+            f"if not {place.first}.is_meta:\n    OUT = OUT",
             ("policy",),
             "POLICY",
         ),
-        made("inference differs from training", "_probe_write[(1,)](OUT)", parity, "BITS_DIFFER"),
-        made("skips its work when scratch holds its mark", once, ("memory",), "MEMORY"),
-        made(
+        place.cheat(
+            "an output has another shape",
+            "OUT = OUT.new_empty((3, 5, 7))",
+            ("trace",),
+            "SIGNATURE",
+        ),
+    ]
+    if not _floats(place.output):
+        return found
+    return [
+        *found,
+        place.cheat(
+            "adds to a float by an atomic",
+            "if OUT.numel() > 0:\n    _probe_atomic[(1,)](OUT)",
+            ("witness",),
+            "NONDETERMINISTIC",
+            SHARED,
+        ),
+        place.cheat(
+            "a kernel recognises numbers that probe it",
+            "if OUT.numel() > 0:\n    _probe_recognise[(1,)](OUT)",
+            ("witness",),
+            "POLICY",
+            SHARED,
+        ),
+    ]
+
+
+def _told_by_bits(place: _Place) -> list[Cheat]:
+    parity = ("parity.train", "parity.infer") if place.shared else ("parity.infer",)
+    name, body = "inference differs from training", "_probe_write[(1,)](OUT)"
+    found = [place.cheat(name, body, parity, "BITS_DIFFER")]
+    if not place.shared:
+        alone = (*BUILT, "cross_path")
+        named = f"{name}, seen from the other path alone"
+        found.append(place.cheat(named, body, ("cross_path",), "PATHS_DIFFER", walk=alone))
+    return found
+
+
+def _told_by_observing(place: _Place) -> list[Cheat]:
+    """What needs a device that notes every access."""
+    return [
+        place.cheat(
+            "two programs write one address",
+            # The value is the one that lies there: nothing but what they touch tells.
+            "if OUT.numel() > 0:\n    _probe_same[(2,)](OUT)",
+            ("determinism",),
+            "NONDETERMINISTIC",
+            SHARED,
+            walk=(*BUILT, "parity.train", "parity.infer", "determinism"),
+        )
+    ]
+
+
+def _told_by_memory(place: _Place) -> list[Cheat]:
+    """Repeats that these pass anyway are left out."""
+    walk = (*BUILT, "parity.train", "parity.infer", "memory")
+    once = (
+        "probe_kept = OUT\n"
+        "OUT = torch.empty_like(probe_kept)\n"
+        "probe_mark = probe_kept.new_empty((1,), dtype=torch.int32)\n"
+        f"_probe_once[(1,)](probe_mark, probe_kept, OUT, {_product(place.output)}, BLOCK=1024)"
+    )
+    add_one = f"if {place.first}.numel() > 0:\n    _probe_add_one[(1,)]({place.first})"
+    return [
+        place.cheat(
+            "skips its work when scratch holds its mark", once, ("memory",), "MEMORY", walk=walk
+        ),
+        place.cheat(
             "writes an input after reading it",
             # An empty input has no word to write: that would be out of bounds, another fault.
-            f"if {first}.numel() > 0:\n    _probe_add_one[(1,)]({first})",
+            add_one,
             ("memory",),
             "MEMORY",
+            walk=walk,
         ),
+    ]
+
+
+def _place_in(task: Task) -> _Place:
+    call, index = _place(task)
+    tree = ast.parse(task.seed_source)
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if call.entry not in functions:
+        raise TaskError(f"the seed has no plain function {call.entry}", hint="write it with `def`")
+    source = _renamed(task.seed_source, call.entry, f"_seed_{call.entry}")
+    return _Place(
+        source=source if _imports_torch(tree) else f"{source}\n\nimport torch\n",
+        functions=functions,
+        entry=call.entry,
+        first=next(arg.name for arg in call.args if arg.kind == "tensor"),
+        index=index,
+        output=call.outputs[index],
+        shared=any(each.entry == call.entry and each.path == "train" for each in task.calls),
     )
 
 

@@ -99,8 +99,8 @@ def draw(
             if each.kind == kind:
                 by_operator.setdefault(each.operator, []).append(each)
         lists = [by_operator[name] for name in sorted(by_operator)]
-        for each in lists:
-            turns.shuffle(each)
+        for own_list in lists:
+            turns.shuffle(own_list)
         turns.shuffle(lists)
         own = 0
         while lists and own < per_kind:

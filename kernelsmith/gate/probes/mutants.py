@@ -21,6 +21,7 @@ RMS_NORM = (
         name="sum of squares in the device's order",
         old="tree_sum(squares)",
         new="tl.sum(squares, axis=0)",
+        order=True,
     ),
     Mutant(
         name="squares added by fma", old="squares += h * h", new="squares = tl.fma(h, h, squares)"
@@ -47,8 +48,11 @@ RMS_NORM = (
         name="backward: blocks of tokens in descending order",
         old="partial_ptr + block.to(tl.int64) * n_cols + cols, mask=inside",
         new="partial_ptr + (n_blocks - 1 - block).to(tl.int64) * n_cols + cols, mask=inside",
+        order=True,
     ),
-    Mutant(name="half as many lanes", old="BLOCK=1024", new="BLOCK=512", everywhere=True),
+    Mutant(
+        name="half as many lanes", old="BLOCK=1024", new="BLOCK=512", everywhere=True, order=True
+    ),
 )
 
 LINEAR = (
@@ -57,11 +61,13 @@ LINEAR = (
         old='tl.dot(a, b, acc, input_precision="ieee")',
         # Without the two factors the compiler folds the sum back into the dot's accumulator.
         new='acc + (tl.dot(a, b, input_precision="ieee") * 2.0) * 0.5',
+        order=True,
     ),
     Mutant(
         name="K in descending blocks",
         old="ks = start + tl.arange(0, BLOCK_K)",
         new="ks = (tl.cdiv(k_size, BLOCK_K) - 1) * BLOCK_K - start + tl.arange(0, BLOCK_K)",
+        order=True,
     ),
     Mutant(name="last k left out", old="k_inside = ks < k_size", new="k_inside = ks < k_size - 1"),
     Mutant(
@@ -96,14 +102,18 @@ LINEAR = (
         name="bias gradient in the device's order",
         old="acc += tree_sum(a)",
         new="acc += tl.sum(a, axis=1)",
+        order=True,
     ),
 )
 
 SHIPPED = {"rms_norm": RMS_NORM, "linear": LINEAR, "swiglu": SWIGLU, "logprob": LOGPROB}
 
 
-def mutants(task: Task) -> tuple[tuple[str, str], ...]:
+def mutants(task: Task, *, order: bool = False) -> tuple[tuple[str, str], ...]:
     """(name, source) of the mutants of a shipped task; none for a task of the user's own.
+
+    Args:
+        order: only those that sum in another order.
 
     Raises:
         EvidenceError: the seed no longer has the text that a mutant changes.
@@ -119,5 +129,6 @@ def mutants(task: Task) -> tuple[tuple[str, str], ...]:
                 f"the seed of {task.name} has no text {mutant.old!r} (mutant: {mutant.name})"
             )
         count = -1 if mutant.everywhere else 1
-        made.append((mutant.name, task.seed_source.replace(mutant.old, mutant.new, count)))
+        if mutant.order or not order:
+            made.append((mutant.name, task.seed_source.replace(mutant.old, mutant.new, count)))
     return tuple(made)

@@ -7,11 +7,13 @@ LOGPROB = (
         name="sum of exponentials in the device's order",
         old="tree_sum(exps)",
         new="tl.sum(exps, axis=0)",
+        order=True,
     ),
     Mutant(
         name="sum of the entropy in the device's order",
         old="tree_sum(products)",
         new="tl.sum(products, axis=0)",
+        order=True,
     ),
     Mutant(
         name="exponential by powers of two",
@@ -44,5 +46,7 @@ LOGPROB = (
         old="p * (l + entropy)",
         new="p * l + p * entropy",
     ),
-    Mutant(name="half as many lanes", old="BLOCK=1024", new="BLOCK=512", everywhere=True),
+    Mutant(
+        name="half as many lanes", old="BLOCK=1024", new="BLOCK=512", everywhere=True, order=True
+    ),
 )

@@ -113,16 +113,16 @@ def _arguments(function: Function) -> Found:
             for each, name in zip(call.args, parameters, strict=False)
             if name.endswith("_ptr") and isinstance(each, ast.Name)
         ]
-        for one, other in itertools.pairwise(tensors):
-            yield "another tensor passed", one, ast.unparse(other)
+        for tensor, after in itertools.pairwise(tensors):
+            yield "another tensor passed", tensor, ast.unparse(after)
         strides = [
             each for each, name in zip(call.args, parameters, strict=False) if "stride" in name
         ]
         for one, other in zip(strides, [*strides[1:], *strides[:1]], strict=True):
             yield "another tensor's stride", one, ast.unparse(other)
             match one:
-                case ast.Call(func=ast.Attribute(value=tensor, attr="stride")):
-                    yield "columns for the stride", one, f"{ast.unparse(tensor)}.shape[1]"
+                case ast.Call(func=ast.Attribute(value=whose, attr="stride")):
+                    yield "columns for the stride", one, f"{ast.unparse(whose)}.shape[1]"
         for each, name in zip(call.args, parameters, strict=False):
             if isinstance(each, ast.Name) and rows and name.startswith(("n_", "k_")):
                 count = _count(each)
