@@ -24,6 +24,7 @@ from kernelsmith.numerics.order.arithmetic import Arithmetic, exact_sum, simulat
 from kernelsmith.numerics.order.asking import Steps, drive
 from kernelsmith.numerics.order.cancelling import scales
 from kernelsmith.numerics.order.formats import cut, rounded
+from kernelsmith.numerics.order.nonnegative import Levels, NonnegativeTriples
 from kernelsmith.numerics.order.signed import basic
 from tests.order.kernels import (
     Nested,
@@ -125,6 +126,28 @@ def test_a_kernel_that_adds_some_fused_terms_first_is_not_taken_for_the_fused_on
             )
             assert isinstance(squared, Revealed)
             assert squared.tree == Tree.of((nested, 4))
+
+
+def test_a_fused_sum_that_loses_nothing_is_not_taken_for_sums_of_two() -> None:
+    fused = ((0, 1, 2), 3)
+    for nested in (((0, 1), 2), (0, (1, 2)), ((0, 2), 1)):
+        found = reveal_signed(kernel(fused), 4, BF16, expected=Tree.of((nested, 3)))
+        assert isinstance(found, Revealed)
+        assert found.tree == Tree.of(fused)
+
+
+def test_a_reading_that_is_neither_still_nor_moved_is_no_answer() -> None:
+    levels = Levels(
+        big=4096.0,
+        small=0.75,
+        double=1.0,
+        none=0.0,
+        still_N=np.array([16.0, 16.0, 16.0]),
+        moved_N=np.array([18.0, 18.0, 18.0]),
+    )
+    triples = np.array([[0, 1, 2]] * 4)
+    sums = np.array([16.0, 18.0, 20.0, np.nan])
+    assert NonnegativeTriples(levels).decode(triples, sums).tolist() == [0, 1, -1, -1]
 
 
 def crowd(rows: Rows) -> Rows:
