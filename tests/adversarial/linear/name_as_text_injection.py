@@ -6,7 +6,7 @@
 # disguise_of = "text_replaced"
 # walk = "time"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["NOT_FASTER", "latency"]
 
 import torch
 import triton

@@ -5,7 +5,7 @@
 # inputs there."""
 # walk = "time"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["NOT_FASTER", "latency"]
 
 import ctypes
 import torch

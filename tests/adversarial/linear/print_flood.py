@@ -3,7 +3,7 @@
 # exploits = "Prints from every program of every launch until a disk or a pipe is full."
 # walk = "time"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["NOT_FASTER", "latency"]
 
 import torch
 import triton

@@ -5,7 +5,7 @@
 # disguise_of = "environment"
 # walk = "time"
 # expect = ["POLICY", "policy"]
-# without_policy = ["TRACE", "trace"]
+# without_policy = ["NOT_FASTER", "latency"]
 
 import linecache
 import torch

@@ -6,7 +6,7 @@
 # disguise_of = "memory_of_the_process"
 # walk = "time"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["NOT_FASTER", "latency"]
 
 import ctypes
 import os

@@ -5,7 +5,7 @@
 # the first call's buffer."""
 # walk = "confirm"
 # expect = ["POLICY", "policy"]
-# without_policy = ["BITS_DIFFER", "parity"]
+# without_policy = ["UNCONFIRMED", "confirm"]
 
 import torch
 import triton

@@ -5,7 +5,7 @@
 # inspect to os."""
 # walk = "time"
 # expect = ["POLICY", "policy"]
-# without_policy = ["?", "?"]
+# without_policy = ["NOT_FASTER", "latency"]
 
 import torch
 import triton
