@@ -128,7 +128,7 @@ def _verdicts(document: Any) -> list[tuple[str, str]]:
 
 
 def _statistics(document: Any) -> list[tuple[str, str]]:
-    condition, drawn = next(iter(document["resampled"].items()))
+    drawn = document["resampled"]["all"]
     rate = null_tables.rate
     return [
         (
@@ -136,11 +136,12 @@ def _statistics(document: Any) -> list[tuple[str, str]]:
             rate(document["real"]["null"]),
         ),
         (
-            f"the same, resampled from {condition} sessions; moved to the edge of the null",
+            f"the same, resampled from {drawn['from_sessions']:,} real sessions; moved to the edge "
+            "of the null",
             f"{rate(drawn['null']['1'])}; {rate(drawn['edge']['1'])}",
         ),
         (
-            f"power at a true gain of 2 %, of 5 % (resampled, {condition})",
+            "power at a true gain of 2 %, of 5 % (resampled)",
             f"{rate(drawn['power']['2']['1'])}; {rate(drawn['power']['5']['1'])}",
         ),
     ]

@@ -54,7 +54,7 @@ def report(sessions: dict[str, Any], *, resampled: int = RESAMPLED) -> dict[str,
         "real": real(trials, rule),
         "resampled": {
             condition: _resampled(chosen, rule, resampled)
-            for condition, chosen in _null_by_condition(trials)
+            for condition, chosen in (("all", _null(trials)), *_null_by_condition(trials))
         },
     }
 
@@ -62,7 +62,7 @@ def report(sessions: dict[str, Any], *, resampled: int = RESAMPLED) -> dict[str,
 def _origin(sessions: dict[str, Any]) -> dict[str, Any]:
     times = sorted(trial["at"] for trial in sessions["trials"])
     kept = ("machine", "device", "sandbox", "variants", "timing_code", "broken_off", "counts")
-    null = [trial for trial in sessions["trials"] if not trial["planted_percent"]]
+    null = _null(sessions["trials"])
     return {
         **{name: sessions[name] for name in kept},
         "first_at": times[0],
@@ -78,13 +78,13 @@ def _origin(sessions: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _null(trials: Sequence[Trial]) -> list[Trial]:
+    return [trial for trial in trials if not trial["planted_percent"]]
+
+
 def _null_by_condition(trials: Sequence[Trial]) -> Iterator[tuple[str, list[Trial]]]:
     for condition in CONDITIONS:
-        chosen = [
-            trial
-            for trial in trials
-            if trial["condition"] == condition and not trial["planted_percent"]
-        ]
+        chosen = [trial for trial in _null(trials) if trial["condition"] == condition]
         if chosen:
             yield condition, chosen
 

@@ -108,8 +108,9 @@ def errors() -> str:
     )
     rows = []
     for condition, found in document["resampled"].items():
-        rows.append([f"{condition}: identical", *(rate(found["null"][k]) for k in found["null"])])
-        rows.append([f"{condition}: at the edge", *(rate(found["edge"][k]) for k in found["edge"])])
+        pool = f"{condition} ({found['from_sessions']:,} sessions)"
+        rows.append([f"{pool}: identical", *(rate(found["null"][k]) for k in found["null"])])
+        rows.append([f"{pool}: at the edge", *(rate(found["edge"][k]) for k in found["edge"])])
     ks = next(iter(document["resampled"].values()), {"null": {}})["null"]
     text += table(["resampled trials", *(f"k = {k}" for k in ks)], rows)
     rows = [
