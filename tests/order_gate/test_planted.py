@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kernelsmith.model import new_candidate
 from tests.order_gate import planted
 
 
@@ -62,3 +63,13 @@ def test_another_order_here_and_there_is_found(linear: Any, where: str) -> None:
     found = linear.check(planted.backwards(linear.gate.task.seed_source, where))
     print(found.message)
     assert found.status == "ORDER_DIFFERS"
+
+
+def test_an_order_that_a_loaded_float_chooses_is_refused_before_it_is_probed(linear: Any) -> None:
+    """Probes hold numbers that no data has: such a kernel could answer them in the seed's order."""
+    gate = linear.gate
+    knows = planted.backwards(gate.task.seed_source, "tl.load(a_ptr).to(tl.float32) > 0.0")
+    candidate = new_candidate(knows, gate.task.name, author="person")
+    verdict = gate.judge_bits(candidate, ("policy", "trace", "witness", "order"))
+    assert verdict.checks[-1].name == "witness"
+    assert not verdict.accepted

@@ -22,6 +22,10 @@ QUERIES_A_UNIT = 5
 launches than LAUNCHES_MAX, some of the units are drawn, and the tree among them is found."""
 UNITS_MAX = {"values": 1024, "squares": 128, "exps": 128, "weighted_exps": 48}
 """Most units of a sum, by kind; of longer ones so many are drawn too."""
+GROUPS_EVERY_WAY = 4
+"""Where more sets of objects than that serve a reduction, each is verified along one carrier."""
+GROUPS_MAX = 24
+"""And of so many none is verified further: those left are glanced at, and named in evidence."""
 UNITS_MIN = 8
 """A case with lanes for fewer is probed by one launch of telling rows only."""
 
@@ -122,8 +126,13 @@ def choose(bench: Bench, seed: Subject, subject: Subject, secret: int) -> Chosen
                 cases.setdefault(code, case)
         served: set[str] = set()
         probed: set[str] = set()
-        for group in groups(bench.task, subject, reduction, list(cases.values()), secret):
+        found = groups(bench.task, subject, reduction, list(cases.values()), secret)
+        for number, group in enumerate(found):
             best = _best(reduction, group.places)
+            if len(found) > GROUPS_EVERY_WAY:
+                best = sorted(best, key=_rank)[:1]
+            if number >= GROUPS_MAX:
+                best = []
             whole += best
             known = {place.case.id for place in best}
             rest = {one.case.id: one for one in group.places if one.case.id not in known}
