@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import device_tables
+import mutant_report
 import null_tables
 import speed_goals
 
@@ -148,12 +149,16 @@ def _statistics(document: Any) -> list[tuple[str, str]]:
 
 
 def _mutants(document: Any) -> list[tuple[str, str]]:
-    tasks = [value for value in document.values() if isinstance(value, dict)]
-    right = sum(task["rejected_by_the_right_check"] for task in tasks)
+    return mutant_report.figures(document)
+
+
+def _cheats(document: Any) -> list[tuple[str, str]]:
+    walls = document["first_wall"]
     return [
         (
-            "one-spot mutants of the seeds rejected by the check that must see them",
-            f"{right} of {sum(task['mutants'] for task in tasks)}",
+            "cheats: files; stopped by policy, by later checks; accepted, which are named gaps",
+            f"{document['count']}; {walls['policy']}, "
+            f"{document['count'] - walls['policy'] - document['gaps']}; {document['gaps']}",
         )
     ]
 
@@ -226,6 +231,7 @@ FIGURES: dict[str, Callable[[Any], list[tuple[str, str]]]] = {
     "verdict_cost": _verdicts,
     "statistics": _statistics,
     "mutants": _mutants,
+    "cheats": _cheats,
     "triton_versions": _versions,
     "lineage_scale": _lineage,
     "agent_overhead": _overhead,

@@ -1,5 +1,6 @@
 """What counts as the same text, and what a judge by tolerance sees."""
 
+import json
 import struct
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import mutant_judging  # noqa: E402
+import mutant_report  # noqa: E402
 import mutant_tolerance  # noqa: E402
 
 TEXT = """module {
@@ -80,3 +82,31 @@ def test_public_inputs_are_one_shape_every_entry_and_both_dtypes() -> None:
         assert {case.regime for case in cases} == {"normal"}
         assert {task.call(case.call).entry for case in cases} == set(task.entries)
         assert {case.dtype for case in cases} == {"float32", "bfloat16"}
+
+
+def test_the_page_is_of_the_committed_figures() -> None:
+    document = json.loads((ROOT / "benchmarks" / "results" / "mutants.json").read_text())
+    page = (ROOT / "docs" / "mutants.md").read_text()
+    assert page == mutant_report.page(document)
+    assert len({one["id"] for one in document["mutants"]}) == document["judged"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "right"),
+    [
+        (["BITS_DIFFER", "parity"], ("caught", "BITS_DIFFER", "parity.infer"), True),
+        (["BITS_DIFFER", "parity.train"], ("caught", "BITS_DIFFER", "parity.infer"), False),
+        (["MEMORY", "memory"], ("caught", "BITS_DIFFER", "memory"), False),
+        (["BITS_DIFFER", "parity"], ("missed", "ACCEPTED", ""), False),
+        (["ACCEPTED", None], ("missed", "ACCEPTED", ""), True),
+        (["ACCEPTED", None], ("equivalent", "ACCEPTED", ""), True),
+        (["ACCEPTED", None], ("caught", "BITS_DIFFER", "parity.infer"), False),
+        (None, ("missed", "ACCEPTED", ""), True),
+    ],
+)
+def test_a_mutant_by_hand_is_held_to_its_table(
+    expected: list[str | None] | None, found: tuple[str, str, str], right: bool
+) -> None:
+    outcome, status, check = found
+    record = {"expected": expected, "outcome": outcome, "status": status, "check": check}
+    assert mutant_judging.as_expected(record) is right
