@@ -52,9 +52,13 @@ NONE = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cheat:
-    """One file. ``expect`` and ``without_policy``: (status, check) of the first wall. ``walk``: the
-    checks that it is put through: those about bits, those with confirm, or with time as well.
-    ``gap``: why no wall stops it, where none does."""
+    """One file.
+
+    ``expect`` and ``without_policy``: (status, check) of the first wall; the check "parity" stands
+    for either path, where inputs decide which meets it first. ``walk``: the checks that it is put
+    through: those about bits, those with confirm, or with time as well. ``gap``: why no wall stops
+    it, where none does.
+    """
 
     name: str
     task: str
@@ -88,6 +92,20 @@ class Found:
     @property
     def wall(self) -> tuple[str, str]:
         return self.status, self.check
+
+    def is_at(self, wall: tuple[str, str]) -> bool:
+        """Whether this is the wall that a file names."""
+        path = self.check.partition(".")[0] if wall[1] == "parity" else self.check
+        return (self.status, path) == wall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What stopped a cheat with policy and without it, and the code that was judged."""
+
+    on: Found
+    off: Found
+    sha256: str
 
 
 def load(task: str = "", only: str = "") -> list[Cheat]:
@@ -159,8 +177,8 @@ def found(cheat: Cheat, verdict: Verdict, canaries: Canaries, seconds: float) ->
 
 def judge_all(
     name: str, cheats: Sequence[Cheat], canaries: Canaries
-) -> Iterator[tuple[Cheat, Found, Found]]:
-    """(cheat, with policy, without) of a task, one by one.
+) -> Iterator[tuple[Cheat, Judged]]:
+    """The cheats of a task, one by one.
 
     A cheat that policy lets pass has one walk: without policy it is the same.
     """
@@ -174,18 +192,18 @@ def judge_all(
         for cheat in cheats:
             on = judge(gate, cheat, canaries, policy=True)
             off = judge(gate, cheat, canaries, policy=False) if on.check == "policy" else on
-            yield cheat, on, off
+            yield cheat, Judged(on=on, off=off, sha256=cheat.sha256)
     finally:
         gate.close()
         sandbox.close()
 
 
-def faults(cheat: Cheat, on: Found, off: Found) -> list[str]:
+def faults(cheat: Cheat, judged: Judged) -> list[str]:
     """What is not as the file says."""
-    said = []
-    if on.wall != cheat.expect:
+    on, off, said = judged.on, judged.off, []
+    if not on.is_at(cheat.expect):
         said.append(f"with policy {on.wall}, expected {cheat.expect}")
-    if off.wall != cheat.without_policy:
+    if not off.is_at(cheat.without_policy):
         said.append(f"without policy {off.wall}, expected {cheat.without_policy}")
     said += [f"effect: {effect}" for effect in (*on.effects, *off.effects)]
     if (on.status == "ACCEPTED") != bool(cheat.gap):
@@ -193,7 +211,7 @@ def faults(cheat: Cheat, on: Found, off: Found) -> list[str]:
     return said
 
 
-def record(cheat: Cheat, on: Found, off: Found) -> dict[str, Any]:
+def record(cheat: Cheat, judged: Judged) -> dict[str, Any]:
     """One entry of the results."""
     return {
         "name": cheat.name,
@@ -203,24 +221,29 @@ def record(cheat: Cheat, on: Found, off: Found) -> dict[str, Any]:
         "disguise_of": cheat.disguise_of,
         "walk": cheat.walk,
         "gap": cheat.gap,
-        "sha256": cheat.sha256,
-        "with_policy": asdict(on),
-        "without_policy": asdict(off),
-        "as_expected": not faults(cheat, on, off),
+        "sha256": judged.sha256,
+        "with_policy": asdict(judged.on),
+        "without_policy": asdict(judged.off),
+        "as_expected": not faults(cheat, judged),
     }
 
 
-def judged_before() -> dict[str, tuple[Found, Found]]:
-    """(with policy, without) on record, by name, of files whose code is as it was."""
+def judged_before() -> dict[str, Judged]:
+    """What is on record, by name."""
     if not RESULT.exists():
         return {}
     document = json.loads(RESULT.read_text(encoding="utf-8"))
-    now = {cheat.name: cheat.sha256 for cheat in load()}
     return {
-        one["name"]: (_read(one["with_policy"]), _read(one["without_policy"]))
+        one["name"]: Judged(
+            on=_read(one["with_policy"]), off=_read(one["without_policy"]), sha256=one["sha256"]
+        )
         for one in document["cheats"]
-        if now.get(one["name"]) == one["sha256"]
     }
+
+
+def current(held: dict[str, Judged]) -> list[Cheat]:
+    """The files whose code is as it was judged."""
+    return [c for c in load() if c.name in held and held[c.name].sha256 == c.sha256]
 
 
 def _read(raw: dict[str, Any]) -> Found:
@@ -249,25 +272,34 @@ def main() -> int:
     parser.add_argument("--missing", action="store_true", help="what is not on record as expected")
     parser.add_argument("--render", action="store_true", help="judges nothing, writes the table")
     arguments = parser.parse_args()
-    names = () if arguments.render else tuple(arguments.task or TASKS)
+    names = tuple(arguments.task or TASKS)
     if arguments.policy_only:
         return _policy_only(names, arguments.only)
     held = judged_before()
+    if arguments.render:
+        return _end(held)
     with Canaries() as canaries:
         for name in names:
             todo = load(name, arguments.only)
             if arguments.missing:
-                todo = [c for c in todo if c.name not in held or faults(c, *held[c.name])]
-            for cheat, on, off in judge_all(name, todo, canaries) if todo else ():
-                said = faults(cheat, on, off)
-                held[cheat.name] = (on, off)
-                mark = "BAD" if said else "ok "
-                print(f"{mark} {name}/{cheat.name}: {'; '.join(said) or off.wall} | {off.message}")
-                sys.stdout.flush()
+                done = {c.name for c in current(held) if not faults(c, held[c.name])}
+                todo = [cheat for cheat in todo if cheat.name not in done]
+            for cheat, judged in judge_all(name, todo, canaries) if todo else ():
+                held[cheat.name] = judged
+                print(_line(cheat, judged), flush=True)
                 _write(held)
+    return _end(held)
+
+
+def _end(held: dict[str, Judged]) -> int:
     _write(held)
-    kept = [cheat for cheat in load(only=arguments.only) if cheat.name in held]
-    return int(any(faults(cheat, *held[cheat.name]) for cheat in kept))
+    return int(any(faults(cheat, held[cheat.name]) for cheat in current(held)))
+
+
+def _line(cheat: Cheat, judged: Judged) -> str:
+    said = faults(cheat, judged)
+    told = "; ".join(said) or judged.off.wall
+    return f"{'BAD' if said else 'ok '} {cheat.task}/{cheat.name}: {told} | {judged.off.message}"
 
 
 def _policy_only(names: tuple[str, ...], only: str) -> int:
@@ -282,9 +314,9 @@ def _policy_only(names: tuple[str, ...], only: str) -> int:
     return 1 if wrong else 0
 
 
-def _write(held: dict[str, tuple[Found, Found]]) -> None:
+def _write(held: dict[str, Judged]) -> None:
     """Results of all files that were judged, and their table."""
-    kept = [record(cheat, *held[cheat.name]) for cheat in load() if cheat.name in held]
+    kept = [record(cheat, held[cheat.name]) for cheat in current(held)]
     document = {
         "schema": "kernelsmith.benchmark.cheats/1",
         "machine": {"device": devices.get("cpu").describe(), "cores": os.cpu_count()},

@@ -34,12 +34,13 @@ class Canaries:
 
     def __enter__(self) -> "Canaries":
         self._secret = f"canary-{secrets.token_hex(12)}"
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(mode=0o777)
-        os.environ[VARIABLE] = self._secret
+        # First, so that a second runner fails before it takes this one's folder away.
         self._listener = socket.create_server(("127.0.0.1", self.port))
         self._listener.setblocking(False)
         self.port = self._listener.getsockname()[1]
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(mode=0o777)
+        os.environ[VARIABLE] = self._secret
         self._process: subprocess.Popen[bytes] | None = None
         self.set_out()
         return self

@@ -19,7 +19,9 @@ changed, a folder to be written to, a process, a port, a variable of the environ
 **{effects}** of {count} touched one.
 
 `latency` stands for a cheat whose Python ran in the front end, changed nothing outside, and left
-kernels that compile to the seed's own code, or that are no faster: there was nothing to gain.
+kernels that compile to the seed's own code, or that are no faster: there was nothing to gain. A
+`NOT_FASTER` in `confirm` says that no wall but the clock was left. Walks end with the checks about
+bits unless a file asks for confirm or for time; a wall that comes first hides those behind it.
 """
 
 

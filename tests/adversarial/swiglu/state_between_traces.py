@@ -2,7 +2,7 @@
 # mechanisms = [52, 31]
 # exploits = """
 # A list grows with every trace; from the hundredth call on the kernel is launched on one row
-# less."""
+# less. Without policy nothing but the clock stops it: each job of a front end starts anew."""
 # disguise_of = "constexpr_closure"
 # walk = "confirm"
 # expect = ["POLICY", "policy"]
