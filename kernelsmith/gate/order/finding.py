@@ -5,7 +5,7 @@ round of every place whose tree is not known yet.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,6 +22,7 @@ from kernelsmith.numerics.order import Rows, Steps, Tree
 
 Float64s = npt.NDArray[np.float64]
 LAUNCHES_A_JOB = 128
+JOB_BYTES = 1 << 28
 _INFINITY = {
     "bfloat16": 2 * 0x7F80,
     "float16": 2 * 0x7C00,
@@ -94,15 +95,35 @@ def run(bench: Bench, subject: Subject, searches: Sequence[Search], secret: int)
 def execute(
     bench: Bench, subject: Subject, launches: Sequence[laying.Laid]
 ) -> list[Execution] | Outcome:
-    """Runs launches, many in a job."""
+    """Runs launches, many in a job; one that writes where it must not is a failure."""
     found: list[Execution] = []
-    for begin in range(0, len(launches), LAUNCHES_A_JOB):
-        part = launches[begin : begin + LAUNCHES_A_JOB]
+    for part in _jobs(launches):
         done = bench.execute(subject, [laid.ask for laid in part])
         if isinstance(done, Outcome):
             return done
+        for one in done:
+            if one.canaries or one.changed_inputs:
+                touched = ", ".join((*one.canaries, *one.changed_inputs))
+                return Outcome(
+                    status="MEMORY", message=f"case {one.key}: writes outside outputs: {touched}"
+                )
         found += done
     return found
+
+
+def _jobs(launches: Sequence[laying.Laid]) -> Iterator[list[laying.Laid]]:
+    """Launches in jobs of bounded size."""
+    part: list[laying.Laid] = []
+    held = 0
+    for laid in launches:
+        size = sum(len(data) for _, data in laid.ask.files)
+        if part and (len(part) == LAUNCHES_A_JOB or held + size > JOB_BYTES):
+            yield part
+            part, held = [], 0
+        part.append(laid)
+        held += size
+    if part:
+        yield part
 
 
 def digest(task: Task, case: Case, done: Execution) -> bytes:

@@ -17,13 +17,14 @@ from kernelsmith import cases as forms
 from kernelsmith.gate import plans
 from kernelsmith.gate.order.places import Place
 from kernelsmith.gate.subject import Ask, Execution, draw_seed
-from kernelsmith.model import SIGNED, ArgSpec, InputSpec, OutputSpec, Task
+from kernelsmith.model import SIGNED, ArgSpec, OutputSpec, Reduction, Task, TensorMeta
 from kernelsmith.numerics import bits
 from kernelsmith.numerics.order import FORMATS, Format, Reading
 from kernelsmith.numerics.recipes_float import from_float64, generator, to_float64
 
 Float64s = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Tensors = dict[str, bytes]
 SCALES = 12
 """A lane's terms are divided by a power of two below 2**SCALES."""
 BESIDE = 40
@@ -67,12 +68,15 @@ def lay(task: Task, place: Place, queries_QN: Float64s, secret: int, first: int)
         queries_QN: terms, or inputs of terms, one row a query.
         first: number of the first launch; lanes are drawn from it and the secret.
     """
+    held = held_of(task, place, np.full(place.length, place.held))
     for begin in range(0, len(queries_QN), place.lanes):
-        number = first + begin // place.lanes
-        yield _launch(task, place, queries_QN[begin : begin + place.lanes], secret, number)
+        part = queries_QN[begin : begin + place.lanes]
+        yield _launch(task, place, part, held, secret, first + begin // place.lanes)
 
 
-def _launch(task: Task, place: Place, part_QN: Float64s, secret: int, number: int) -> Laid:
+def _launch(
+    task: Task, place: Place, part_QN: Float64s, held: Tensors, secret: int, number: int
+) -> Laid:
     rng = generator(draw_seed(secret, "order", *place.key, number))
     lanes = rng.permutation(place.lanes)
     count = len(part_QN)
@@ -85,10 +89,8 @@ def _launch(task: Task, place: Place, part_QN: Float64s, secret: int, number: in
     rows_LU = part_QN[query_L] / factor_L[:, None]
     rows_LN = _spread(place, rows_LU)
     column_L = _read_at(place, rows_LN)
-    held_N = np.full(place.length, place.held)
-    name = f"{hashlib.blake2b(repr(place.key).encode(), digest_size=8).hexdigest()}-{number}"
-    files = dict(files_of(task, place, rows_LN, rows_LU[:, -1], column_L, held_N, name))
-    ask = asking(task, place, files, name, int(rng.integers(1, 200)))
+    moving = moving_of(task, place, rows_LN, rows_LU[:, -1], column_L)
+    ask = asking(task, place, moving, held, str(number), int(rng.integers(1, 200)))
     chosen = lanes[:count]
     return Laid(
         ask=ask,
@@ -99,17 +101,29 @@ def _launch(task: Task, place: Place, part_QN: Float64s, secret: int, number: in
     )
 
 
-def asking(task: Task, place: Place, files: dict[str, bytes], name: str, poison: int) -> Ask:
-    """A run of a place's case on tensors from files, and on zeros where there is none."""
+def asking(task: Task, place: Place, moving: Tensors, held: Tensors, name: str, poison: int) -> Ask:
+    """A run of a place's case on tensors from files, and on zeros where there is none.
+
+    Args:
+        moving: bytes of this run alone, by argument.
+        held: bytes that other runs of the place share.
+        name: of this run.
+    """
+    digest = hashlib.blake2b(repr(place.key).encode(), digest_size=8).hexdigest()
+    files = {arg: (f"{digest}-{name}-{arg}.bin", data) for arg, data in moving.items()}
+    files |= {arg: (f"{digest}-held-{arg}.bin", data) for arg, data in held.items()}
     inputs = forms.inputs_for(task, place.case, 0)
-    tensors = tuple(_filed(spec, files, name) for spec in inputs.tensors)
+    tensors = tuple(
+        replace(spec, recipe="zeros", file=files[spec.name][0] if spec.name in files else None)
+        for spec in inputs.tensors
+    )
     return Ask(
-        key=f"{place.case.id}, {name}",
+        key=f"{place.case.id}, {digest}-{name}",
         case=place.case,
         inputs=replace(inputs, tensors=tensors),
         misalign_bytes=place.misalign_bytes,
         poison=poison,
-        files=tuple(files.items()),
+        files=tuple(files.values()),
     )
 
 
@@ -124,41 +138,50 @@ def _spread(place: Place, rows_LU: Float64s) -> Float64s:
     return rows_LN
 
 
-def _filed(spec: InputSpec, files: dict[str, bytes], name: str) -> InputSpec:
-    """The tensor with its bytes from a file; what is held at zero needs none."""
-    file = f"{name}-{spec.name}.bin"
-    return replace(spec, recipe="zeros", file=file if file in files else None)
-
-
-def files_of(
-    task: Task,
-    place: Place,
-    rows_LN: Float64s,
-    carry_L: Float64s,
-    column_L: Ints,
-    held_N: Float64s,
-    name: str,
-) -> Iterator[tuple[str, bytes]]:
-    """Bytes of every tensor that is not all zero, by file name."""
-    reduction = place.reduction
-    small = math.ldexp(1.0, -BESIDE if reduction.then == "centred" else 0)
-    for index, arg in enumerate(task.call(place.case.call).args):
-        if arg.kind != "tensor" or arg.name in reduction.zeros:
-            continue
-        meta = forms.tensor_meta(arg, place.case, index)
+def moving_of(
+    task: Task, place: Place, rows_LN: Float64s, carry_L: Float64s, column_L: Ints
+) -> Tensors:
+    """Bytes of the tensors that carry the terms, or go with them, by argument."""
+    reduction, found = place.reduction, {}
+    for arg, meta in _tensors(task, place):
         if arg.name == place.carrier:
-            values = _along(rows_LN * small, arg, place)
+            values = _along(np.ldexp(rows_LN, -_aside(reduction)), arg, place)
         elif arg.name == reduction.carry:
             values = np.broadcast_to(_lane_shaped(carry_L, arg, place), meta.shape)
         elif arg.name == reduction.index:
             picked = np.broadcast_to(_lane_shaped(column_L, arg, place), meta.shape)
-            yield f"{name}-{arg.name}.bin", picked.astype(np.dtype(meta.dtype)).tobytes()
+            found[arg.name] = picked.astype(np.dtype(meta.dtype)).tobytes()
             continue
-        elif arg.shape == (reduction.over,):
+        else:
+            continue
+        found[arg.name] = from_float64(values, meta.dtype).tobytes()
+    return found
+
+
+def held_of(task: Task, place: Place, held_N: Float64s) -> Tensors:
+    """Bytes of the tensors that are the same in every launch and not zero, by argument."""
+    reduction, found = place.reduction, {}
+    moving = (place.carrier, reduction.carry, reduction.index)
+    for arg, meta in _tensors(task, place):
+        if arg.name in moving or arg.name in reduction.zeros:
+            continue
+        if arg.shape == (reduction.over,):
             values = held_N
         else:
-            values = np.full(meta.shape, 1 / small if arg.name == reduction.beside else 1.0)
-        yield f"{name}-{arg.name}.bin", from_float64(values, meta.dtype).tobytes()
+            one = math.ldexp(1.0, _aside(reduction)) if arg.name == reduction.beside else 1.0
+            values = np.full(meta.shape, one)
+        found[arg.name] = from_float64(values, meta.dtype).tobytes()
+    return found
+
+
+def _tensors(task: Task, place: Place) -> Iterator[tuple[ArgSpec, TensorMeta]]:
+    for index, arg in enumerate(task.call(place.case.call).args):
+        if arg.kind == "tensor":
+            yield arg, forms.tensor_meta(arg, place.case, index)
+
+
+def _aside(reduction: Reduction) -> int:
+    return BESIDE if reduction.then == "centred" else 0
 
 
 def _along(rows_LN: Float64s, arg: ArgSpec, place: Place) -> Float64s:

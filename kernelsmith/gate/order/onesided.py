@@ -141,15 +141,13 @@ def _shown(
     rows[:, place.columns[0]] = np.repeat(bigs, 2)
     rows[1::2, place.columns[-1]] = doubles
     task, launches = bench.task, []
+    held = laying.held_of(task, place, held_N)
     for begin in range(0, len(rows), place.lanes):
         part = rows[begin : begin + place.lanes]
         whole = np.concatenate([part, np.tile(part[:1], (place.lanes - len(part), 1))])
         zeros = np.zeros(place.lanes, np.int64)
-        name = f"tune-{number}-{begin}"
-        files = dict(
-            laying.files_of(task, place, whole, np.zeros(place.lanes), zeros, held_N, name)
-        )
-        launches.append(laying.asking(task, place, files, name, 1))
+        moving = laying.moving_of(task, place, whole, np.zeros(place.lanes), zeros)
+        launches.append(laying.asking(task, place, moving, held, f"tune-{number}-{begin}", 1))
     done = bench.execute_seed(reference.seed, launches)
     spec = laying.output_of(task, place)
     at = [one.name for one in task.call(place.case.call).outputs].index(spec.name)

@@ -237,7 +237,7 @@ def _columns(
 
 def _best(reduction: Reduction, places: list[Place]) -> list[Place]:
     """For each carrier the place with the most units, of several the one with the longest sum and
-    then the fewest launches; only sizes that the task wants verified."""
+    then the smallest inputs; only sizes that the task wants verified."""
     best: dict[str, Place] = {}
     for place in places:
         wanted = not reduction.sizes or place.length in reduction.sizes
@@ -249,4 +249,4 @@ def _best(reduction: Reduction, places: list[Place]) -> list[Place]:
 
 
 def _rank(place: Place) -> tuple[int, int, int]:
-    return (-place.units, -place.length, place.launches)
+    return (-place.units, -place.length, place.launches * place.lanes)
