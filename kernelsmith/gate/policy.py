@@ -15,6 +15,8 @@ from kernelsmith.gate.policy_text import text_violations
 __all__ = ["Violation", "check"]
 
 MAX_DEPTH = 200
+CONSTRUCT_MAX_CHARS = 160
+INSTEAD_MAX_CHARS = 1000
 _DEEP = "split it into named steps"
 
 
@@ -54,7 +56,21 @@ def check(source: str, entries: tuple[str, ...]) -> list[Violation]:
 
     check_module(tree, entries, report)
     _dunders(tree, found)
-    return sorted(set(found))
+    return sorted({_short(violation) for violation in found})
+
+
+def _short(found: Violation) -> Violation:
+    """A name may be as long as the source; what is said of it is not."""
+    return Violation(
+        found.line,
+        found.col,
+        _cut(found.construct, CONSTRUCT_MAX_CHARS),
+        _cut(found.instead, INSTEAD_MAX_CHARS),
+    )
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _too_deep(tree: ast.Module) -> int | None:

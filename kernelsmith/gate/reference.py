@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from kernelsmith import cases as forms
-from kernelsmith.errors import TaskError
+from kernelsmith.errors import EvidenceError, TaskError
 from kernelsmith.gate import plans
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.compare import difference
@@ -146,7 +146,13 @@ def compare(
     Raises:
         EvidenceError: an output is missing or has the wrong size.
     """
-    for spec, want, have in zip(task.call(case.call).outputs, expected, actual, strict=True):
+    specs = task.call(case.call).outputs
+    if not len(specs) == len(expected) == len(actual):
+        raise EvidenceError(
+            f"case {case.id}{how}: {len(specs)} outputs, the reference has {len(expected)}, "
+            f"the other {len(actual)}"
+        )
+    for spec, want, have in zip(specs, expected, actual, strict=True):
         meta = plans.output_meta(spec, case)
         found = difference(want, have, shape=meta.shape, dtype=meta.dtype)
         if found is not None:

@@ -18,6 +18,8 @@ from kernelsmith.ports import Reply
 
 TIMED_CASES_MAX = 12
 SIDES_OF_OCTET = "abbabaab"
+LOG_GAIN_MAX = 50.0
+"""No clock tells a factor of e^50; e^750 is no number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +149,13 @@ def _require_complete(result: TimeResult, timed: Sequence[TimedCase]) -> None:
         octets = (*times.warm, *times.cold)
         if len(times.warm) != case.octets or len(times.cold) != case.octets:
             raise EvidenceError(f"case {case.key}: a session without all its octets")
-        if not all(math.isfinite(score) for score in octets):
-            raise EvidenceError(f"case {case.key}: an octet without a finite score")
+        if not all(abs(score) <= LOG_GAIN_MAX for score in octets):
+            raise EvidenceError(f"case {case.key}: an octet whose score is no finite gain")
+        windows = times.windows_ns
+        if len(windows) != len(octets) or {len(w) for w in windows} != {len(SIDES_OF_OCTET)}:
+            raise EvidenceError(f"case {case.key}: a session without all its windows")
+        if not all(math.isfinite(ns) and ns > 0.0 for octet in windows for ns in octet):
+            raise EvidenceError(f"case {case.key}: a window that took no time")
         if {replay.side for replay in times.replays} != {"a", "b"}:
             raise EvidenceError(f"case {case.key}: no outputs of timed replays came back")
 

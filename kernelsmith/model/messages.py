@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kernelsmith.model.findings import Finding
-from kernelsmith.model.nouns import Status
 
 ASSEMBLY_MAX_BYTES = 1 << 19
+FailureStatus = Literal["TRACE", "SIGNATURE", "COMPILE", "MEMORY", "TIMEOUT", "CRASH"]
+"""What a process behind the wall may say of a candidate. The gate alone says the rest: above all
+ACCEPTED."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +119,7 @@ class WorkerFailure:
     """A candidate's failure inside the wall: ``status`` and one line; ``where`` is the key of the
     call, class or run. A failure of the machine is an exception, never this."""
 
-    status: Status
+    status: FailureStatus
     message: str
     where: str = ""
 

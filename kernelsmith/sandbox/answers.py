@@ -3,7 +3,7 @@
 import gc
 import json
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -20,12 +20,12 @@ from kernelsmith.model import (
     Plan,
     RunJob,
     RunsResult,
-    Status,
     TimeResult,
     TraceJob,
     TraceResult,
     WorkerFailure,
 )
+from kernelsmith.model.messages import FailureStatus
 
 RESULT_TYPES: dict[str, type] = {
     "TraceJob": TraceResult,
@@ -37,6 +37,9 @@ RESULT_TYPES: dict[str, type] = {
 CRASH_SIGNALS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGSYS", "SIGTRAP")
 EXIT_ERROR = 70
 MAX_BUFFER_BYTES = 1 << 32
+MAX_SECONDS = 1e9
+MAX_MESSAGE_CHARS = 2000
+MAX_NAME_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,19 @@ class Ending:
     seconds: float
 
 
-def failed(job: Job, status: Status, message: str, where: str, seconds: float) -> JobResult:
+def ending_of(said: dict[str, Any]) -> Ending | None:
+    """What a template's line says of a job's process; None if it says nothing sound."""
+    code, number = said.get("exit"), said.get("signal")
+    timed_out, seconds = said.get("timed_out"), said.get("seconds")
+    one = (type(code), type(number)) in ((int, type(None)), (type(None), int))
+    if not one or type(timed_out) is not bool or not isinstance(seconds, int | float):
+        return None
+    if not _is_time(seconds):
+        return None
+    return Ending(exit=code, signal=number, timed_out=timed_out, seconds=float(seconds))
+
+
+def failed(job: Job, status: FailureStatus, message: str, where: str, seconds: float) -> JobResult:
     """The result of a job whose process did not live to answer."""
     failure = WorkerFailure(status=status, message=message, where=where)
     if isinstance(job, TraceJob):
@@ -109,7 +124,36 @@ def validate(job: Job, answer: bytes) -> JobResult:
             gc.enable()
     if isinstance(job, TraceJob) and isinstance(result, TraceResult):
         _check_trace(job, result)
-    return result
+    elif isinstance(job, RunJob) and isinstance(result, RunsResult):
+        _check_runs(job, result)
+    elif isinstance(result, TimeResult) and not _is_time(result.seconds):
+        raise ValueError(f"a session of {result.seconds} s")
+    if result.failure is None:
+        return result
+    return replace(result, failure=_in_one_line(result.failure))
+
+
+def _in_one_line(failure: WorkerFailure) -> WorkerFailure:
+    message, where = (
+        " ".join(text.split())[:MAX_MESSAGE_CHARS] for text in (failure.message, failure.where)
+    )
+    return replace(failure, message=message, where=where)
+
+
+def _is_time(seconds: float) -> bool:
+    return 0.0 <= seconds < MAX_SECONDS  # false of a NaN
+
+
+def _check_runs(job: RunJob, result: RunsResult) -> None:
+    keys = [run.key for run in job.runs]
+    answered = [run.key for run in result.runs]
+    if answered != (keys if result.failure is None else keys[: len(answered)]):
+        raise ValueError(f"{len(keys)} runs were asked for, others ({len(answered)}) are answered")
+    for asked, run in zip(job.runs, result.runs, strict=False):
+        if not _is_time(run.seconds):
+            raise ValueError(f"run {run.key}: {run.seconds} s")
+        if len(run.outputs) != len(asked.plan.outputs):
+            raise ValueError(f"run {run.key}: {len(run.outputs)} outputs")
 
 
 @cache
@@ -122,8 +166,11 @@ def _check_trace(job: TraceJob, result: TraceResult) -> None:
         return
     if set(result.plans) != {call.key for call in job.calls}:
         raise ValueError("the plans are not those of the calls asked for")
-    if any(key != value.id for key, value in result.classes.items()):
-        raise ValueError("a class stands under another's id")
+    for key, value in result.classes.items():
+        if key != value.id:
+            raise ValueError("a class stands under another's id")
+        if not value.kernel.isidentifier() or max(len(value.kernel), len(key)) > MAX_NAME_CHARS:
+            raise ValueError("a class without a kernel's name")
     for key, plan in result.plans.items():
         _check_plan(key, plan, result)
 
@@ -184,7 +231,7 @@ def _raised(answer: bytes, where: str) -> KernelsmithError | None:
     try:
         said = json.loads(answer)["error"]
         kind, message, hint = str(said["kind"]), str(said["message"]), said["hint"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     hint = hint if isinstance(hint, str) else None
     found = getattr(errors, kind, None)

@@ -18,7 +18,7 @@ from typing import Any
 
 from kernelsmith.errors import SandboxError
 from kernelsmith.model import Job, JobResult, TraceJob
-from kernelsmith.sandbox.answers import Ending, result_of
+from kernelsmith.sandbox.answers import Ending, ending_of, result_of
 from kernelsmith.sandbox.spool import make_folder, read_file, write_file
 
 JOB = "job.pkl"
@@ -159,14 +159,10 @@ class SpoolWorker:
             # Interrupted while waiting (Ctrl-C): its late answer must not meet the next job.
             if said.get("job") != name:
                 self._end()
-        if said.get("job") != name:
+        ending = ending_of(said)
+        if said.get("job") != name or process.pending or ending is None:
             raise self._died(f"job {name}")
-        return Ending(
-            exit=said["exit"],
-            signal=said["signal"],
-            timed_out=bool(said["timed_out"]),
-            seconds=float(said["seconds"]),
-        )
+        return ending
 
     def _answer(self, process: Process, timeout_s: float, what: str) -> dict[str, Any]:
         """The template's next line. Only the template writes here: children have no descriptor."""
@@ -184,9 +180,11 @@ class SpoolWorker:
             process.pending += data
         line, process.pending = process.pending.split(b"\n", 1)
         try:
-            said: dict[str, Any] = json.loads(line)
-        except ValueError:
-            raise self._died(what) from None
+            said = json.loads(line)
+        except (ValueError, RecursionError):
+            said = None
+        if not isinstance(said, dict):
+            raise self._died(what)
         return said
 
     def _died(self, what: str) -> SandboxError:

@@ -165,6 +165,10 @@ def read_file(
         wanted = found.st_size - offset if nbytes is None else nbytes
         if not 0 <= wanted <= max_bytes or offset < 0:
             raise SandboxError(f"{name} in the spool: {wanted} bytes wanted, limit {max_bytes}")
+        if offset + wanted > found.st_size:
+            raise SandboxError(
+                f"{name} in the spool has {found.st_size} bytes, {offset + wanted} wanted"
+            )
         data = _read_all(descriptor, offset, wanted)
     finally:
         os.close(descriptor)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from kernelsmith.model import ITEMSIZE_BYTES, Buffer, Launch, OutputRef, Plan, Status, TensorMeta
+from kernelsmith.model import ITEMSIZE_BYTES, Buffer, Launch, OutputRef, Plan, TensorMeta
+from kernelsmith.model.messages import FailureStatus
 
 MAX_LAUNCHES = 64
 MAX_ALLOCATIONS = 256
@@ -19,9 +20,9 @@ SOURCE_NAME = "candidate.py"
 class FaultError(Exception):
     """The candidate's fault while it is loaded, traced or emitted; becomes a ``WorkerFailure``."""
 
-    def __init__(self, status: Status, message: str, where: str = "") -> None:
+    def __init__(self, status: FailureStatus, message: str, where: str = "") -> None:
         super().__init__(message)
-        self.status: Status = status
+        self.status: FailureStatus = status
         self.message = message
         self.where = where
 
