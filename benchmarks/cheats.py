@@ -169,7 +169,7 @@ def found(cheat: Cheat, verdict: Verdict, canaries: Canaries, seconds: float) ->
     return Found(
         status=verdict.status,
         check=check,
-        message=message,
+        message=message.replace(str(ROOT), "CHECKOUT"),
         effects=canaries.touched(text),
         seconds=round(seconds, 3),
     )
