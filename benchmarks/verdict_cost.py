@@ -115,7 +115,7 @@ def measure(
 ) -> dict[str, Any]:
     task = wires.load_task(name, device.name, ())
     gate = wires.judge(task, device, sandbox, secrets.randbits(255))
-    found: dict[str, Any] = {"proof_s": wires.prove(gate)["seconds"]}
+    found: dict[str, Any] = {"proof_s": wires.prove(gate, None)["seconds"]}
     gate.close()
     gate = wires.judge(task, device, sandbox, secrets.randbits(255))
     seed = seed_candidate(task)

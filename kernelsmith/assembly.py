@@ -1,5 +1,6 @@
 """The adapters of a run: tasks, device, sandbox and gates, the gates proved."""
 
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -7,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernelsmith import proving
 from kernelsmith.errors import InputError
 from kernelsmith.lineage.past import PERSON
 from kernelsmith.model import Candidate, Task, new_candidate, seed_candidate
@@ -62,36 +64,17 @@ def build(
     """
     sandbox = wiring.sandbox(sandbox_name, trusted)
     stack.callback(sandbox.close)
-    judges, proofs = {}, {}
+    judges = {}
     began_s = time.monotonic()
     for task in tasks:
-        judge = wiring.judge(task, device, sandbox, secret_seed)
-        stack.callback(judge.close)
-        judges[task.name] = judge
-        notice(f"the gate proves itself on {task.name} …")
-        with interrupts.interruptible():
-            proofs[task.name] = wiring.prove(judge)
+        judges[task.name] = wiring.judge(task, device, sandbox, secret_seed)
+        stack.callback(judges[task.name].close)
+    notice(f"the gate proves itself on {', '.join(judges)} …")
+    with interrupts.interruptible():
+        proofs = proving.prove_all(wiring.prove, judges, secrets.randbits(64))
     took_s = time.monotonic() - began_s
-    notice(f"the gate proved itself in {took_s:.1f} s: {proof_line(proofs)}")
+    notice(f"the gate proved itself in {took_s:.1f} s: {proving.proof_line(proofs)}")
     return Parts(device=device, sandbox=sandbox, tasks=tasks, judges=judges, proofs=proofs)
-
-
-def proof_line(proofs: Mapping[str, Any]) -> str:
-    """What a self-proof showed, over all tasks."""
-    parts = []
-    for kind in ("cheats", "mutants"):
-        without = [task for task, proof in proofs.items() if kind in proof.get("unchecked", ())]
-        if without:
-            parts.append(f"{kind} of {', '.join(without)} unchecked")
-        if len(without) == len(proofs):
-            continue
-        tried = sum(proof[kind]["tried"] for proof in proofs.values())
-        rejected = sum(proof[kind]["rejected"] for proof in proofs.values())
-        parts.append(f"{rejected} of {tried} {kind} rejected")
-    for task, proof in proofs.items():
-        if told := "; ".join(proof.get("survived", ())):
-            parts.append(f"not told from {task}: {told} (it changes nothing, or no case sees it)")
-    return ", ".join([*parts, "the seed passes every bit check"])
 
 
 def first_candidates(

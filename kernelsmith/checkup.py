@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelsmith import config
+from kernelsmith import config, proving
 from kernelsmith.errors import DatabaseError, InputError, KernelsmithError, MissingError, TaskError
 from kernelsmith.wiring import Wiring, proposer_names, versions
 
@@ -196,25 +196,17 @@ def _prove(
     sandbox: Any,
     stack: ExitStack,
 ) -> dict[str, Any]:
-    total: dict[str, Any] = {
-        "cheats": {"tried": 0, "rejected": 0},
-        "mutants": {"tried": 0, "rejected": 0},
-        "seed": "pass",
-        "unchecked": [],
-    }
     device_name = wiring.device_name(device)
     began_s = time.monotonic()
+    judges = {}
     for name in names:
         task = wiring.load_task(name, device_name, folders)
-        judge = wiring.judge(task, wiring.device(device_name), sandbox, secrets.randbits(128))
-        stack.callback(judge.close)
-        proof = wiring.prove(judge)
-        total["unchecked"] += [f"{kind} of {name}" for kind in proof.get("unchecked", ())]
-        for kind in ("cheats", "mutants"):
-            for count in ("tried", "rejected"):
-                total[kind][count] += proof[kind][count]
-    total["seconds"] = round(time.monotonic() - began_s, 1)
-    return total
+        judges[name] = wiring.judge(
+            task, wiring.device(device_name), sandbox, secrets.randbits(128)
+        )
+        stack.callback(judges[name].close)
+    proofs = proving.prove_all(wiring.prove, judges)
+    return proving.summary(proofs, time.monotonic() - began_s)
 
 
 def _line(facts: dict[str, Any]) -> str:

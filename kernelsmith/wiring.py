@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kernelsmith.config import Endpoint
 from kernelsmith.errors import InputError
 from kernelsmith.lineage.past import PERSON
-from kernelsmith.model import AgentSettings, Task, seed_candidate
+from kernelsmith.model import AgentSettings, Share, Task, seed_candidate
 from kernelsmith.ports import Device, Judge, Proposer, Sandbox
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class ProposerParts:
 class Wiring:
     """How to build each part. ``sandbox`` takes its name and whether all sources are of trusted
     origin; ``walls`` tells of each sandbox whether it can stand here; ``prove`` takes a judge and
-    raises EvidenceError where the gate fails its own proof."""
+    its share (None: all) and raises EvidenceError where the gate fails its own proof."""
 
     list_tasks: Callable[[Sequence[Path]], "Sequence[TaskListing]"]
     load_task: Callable[[str, str, Sequence[Path]], Task]
@@ -57,7 +57,7 @@ class Wiring:
     sandbox: Callable[[str, bool], Sandbox]
     walls: Callable[[], list[dict[str, Any]]]
     judge: Callable[[Task, Device, Sandbox, int], Judge]
-    prove: Callable[[Any], dict[str, Any]]
+    prove: Callable[[Any, Share | None], dict[str, Any]]
     proposer: Callable[["ProposerParts"], AbstractContextManager[Proposer]]
     normal_hash: Callable[[str], str]
 
@@ -166,10 +166,10 @@ def _judge(task: Task, device: Device, sandbox: Sandbox, secret_seed: int) -> Ju
     return Gate(task, device, sandbox, secret_seed)
 
 
-def _prove(judge: Any) -> dict[str, Any]:
+def _prove(judge: Any, share: Share | None) -> dict[str, Any]:
     from kernelsmith.gate.proof import prove
 
-    return prove(judge)
+    return prove(judge, share)
 
 
 def proposer_names(name: str) -> tuple[str, ...]:

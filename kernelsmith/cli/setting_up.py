@@ -62,6 +62,8 @@ def _show(report: Any) -> None:
         )
         words += "".join(f", {each} unchecked" for each in proof["unchecked"])
         words += f", seed: {proof['seed']}, in {proof['seconds']} s"
+        told = ", ".join(f"{name} {count}" for name, count in proof["checks"].items())
+        words += f"; by check: {told}"
         console.print(f"✓ {'gate':<10} {words}", style="green", markup=False)
     words = "ready: kernelsmith run " if report.ok else "not ready"
     console.print(words + (" ".join(report.tasks) if report.ok else ""), markup=False)

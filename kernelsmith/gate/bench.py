@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from kernelsmith import cases as forms
-from kernelsmith.errors import EvidenceError, TaskError
+from kernelsmith.errors import EvidenceError, InfrastructureError, TaskError
 from kernelsmith.gate import code, irregular, plans
 from kernelsmith.gate.subject import Ask, Execution, Limits, Outcome, Subject, failed
 from kernelsmith.gate.witness.plans import Memory
@@ -57,6 +57,7 @@ class Bench:
         self.said = Memory()
         self._sandbox = sandbox
         self._workers: dict[Role, Worker] = {}
+        self._closed = False
 
     def __enter__(self) -> "Bench":
         return self
@@ -70,13 +71,20 @@ class Bench:
         self.close()
 
     def close(self) -> None:
-        """Ends the workers."""
+        """Ends the workers. Whoever waits for one in another thread gets none in its stead."""
+        self._closed = True
         while self._workers:
             _, worker = self._workers.popitem()
             worker.close()
 
     def submit(self, role: Role, job: Job, files: Mapping[str, bytes] | None = None) -> Reply:
-        """One job on the worker of this role; the caller closes the reply."""
+        """One job on the worker of this role; the caller closes the reply.
+
+        Raises:
+            InfrastructureError: the bench is closed.
+        """
+        if self._closed:
+            raise InfrastructureError("this gate is closed")
         if role not in self._workers:
             # They warm up side by side, and all are needed before long.
             self._workers = {each: self._sandbox.start(each) for each in ROLES}

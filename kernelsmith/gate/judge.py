@@ -55,9 +55,9 @@ BITS = (
 )
 """The checks that decide about bits, which the seed itself must pass."""
 BEGUN_BY_CONFIRMS = 1_000_000
-"""A judgement's number is unique in its run, over all processes of it: a gate counts its own from 1,
-and whatever one cut off has raised the count of confirms. Else a candidate whose judgement was cut
-off would meet the same hidden shapes and placements again."""
+"""A judgement's number is unique in its run, over all processes of it: a gate counts its own from
+1, and whatever one cut off has raised the count of confirms. Else a candidate whose judgement was
+cut off would meet the same hidden shapes and placements again."""
 RUN_CHECKS = BITS[BITS.index("parity.train") :]
 """Those that run kernels: what they find may have a cause that an observed run names."""
 

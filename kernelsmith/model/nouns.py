@@ -260,3 +260,13 @@ class Verdict:
         """Seconds of a timing session: the mean its processes saw and a quarter for the host."""
         seconds = [float(one["seconds"]) for one in self.samples if "seconds" in one]
         return 1.25 * sum(seconds) / len(seconds) if seconds else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A task's share of what a run's gates prove themselves with: part ``number`` of ``of``;
+    ``draw`` decides what is tried, nobody knows it before the run."""
+
+    draw: int
+    number: int
+    of: int

@@ -20,6 +20,7 @@ def test_doctor_keeps_its_contract(kernelsmith: Kernelsmith, tmp_path: Path) -> 
     assert shown["gate"] == {
         "cheats": {"tried": 10, "rejected": 10},
         "mutants": {"tried": 20, "rejected": 20},
+        "checks": {"policy": 4, "memory": 6},
         "seed": "pass",
         "unchecked": [],
     }

@@ -118,7 +118,7 @@ def told_wiring() -> Wiring:
     def proposer(parts: ProposerParts) -> Iterator[Proposer]:
         yield Told(seed=parts.seed)
 
-    def prove(judge: Any) -> dict[str, Any]:
+    def prove(judge: Any, share: Any) -> dict[str, Any]:
         proof = {"tried": 0, "rejected": 0}
         return {"cheats": proof, "mutants": proof, "seed": "pass", "unchecked": []}
 

@@ -11,10 +11,9 @@ import pytest
 
 from kernelsmith import catalog, devices
 from kernelsmith.gate import declared_range, hidden
-from kernelsmith.gate.judge import Gate
+from kernelsmith.gate.judge import BITS, Gate
 from kernelsmith.gate.probes.cheats import cheats
 from kernelsmith.gate.probes.mutants import mutants
-from kernelsmith.gate.proof import BEFORE_MEMORY
 from kernelsmith.gate.subject import Limits, Subject
 from kernelsmith.model import Candidate, Task
 from kernelsmith.sandbox.choose import choose
@@ -70,11 +69,19 @@ def test_a_mutant_is_rejected_with_case_element_and_bits(gate: Gate) -> None:
     assert verdict.checks[-1].evidence["ulp_distance"] >= 1
 
 
-@pytest.mark.parametrize("number", [2, 3, 4])
-def test_a_cheat_within_the_language_is_rejected_for_its_reason(gate: Gate, number: int) -> None:
-    """Inference that differs, work skipped when scratch holds a mark, an input written."""
-    cheat = cheats(gate.task)[number]
-    verdict = gate.judge_bits(candidate(gate, cheat.source), BEFORE_MEMORY)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a kernel recognises numbers that probe it",
+        "inference differs from training, seen from the other path alone",
+        "two programs write one address",
+        "skips its work when scratch holds its mark",
+        "writes an input after reading it",
+    ],
+)
+def test_a_cheat_within_the_language_is_rejected_for_its_reason(gate: Gate, name: str) -> None:
+    cheat = next(each for each in cheats(gate.task) if each.name == name)
+    verdict = gate.judge_bits(candidate(gate, cheat.source), cheat.walk or BITS)
     assert verdict.status == cheat.status
     assert verdict.checks[-1].name in cheat.checks
 

@@ -78,12 +78,13 @@ def load_task(name: str, device: str, folders: Sequence[Path]) -> Task:
     return fakes.make_task(name, os.environ.get("KS_SEED_SOURCE"))
 
 
-def prove(judge: Any) -> dict[str, Any]:
+def prove(judge: Any, share: Any) -> dict[str, Any]:
     if os.environ.get("KS_PROOF") == "fail":
         raise EvidenceError("cheat skip_work was accepted", hint="do not trust this gate")
     return {
         "cheats": {"tried": 5, "rejected": 5},
         "mutants": {"tried": 10, "rejected": 10},
+        "checks": {"policy": 2, "memory": 3},
         "seed": "pass",
     }
 

@@ -73,10 +73,11 @@ def test_a_right_gate_proves_itself_on_an_awkward_seed(tmp_path: Path) -> None:
     finally:
         gate.close()
         sandbox.close()
-    assert found["cheats"] == {"tried": 5, "rejected": 5}
+    assert found["cheats"] == {"tried": 10, "rejected": 10}
     assert (found["mutants"], found["survived"]) == ({"tried": 3, "rejected": 3}, [])
-    third = found["rejections"][2]
-    assert (third["check"], third["status"]) == ("parity.infer", "BITS_DIFFER")
+    told = {each["name"]: (each["check"], each["status"]) for each in found["rejections"]}
+    assert told["inference differs from training"] == ("parity.infer", "BITS_DIFFER")
+    assert told["two programs write one address"] == ("determinism", "NONDETERMINISTIC")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -84,7 +85,7 @@ def test_cheats_take_the_output_however_it_is_returned(form: str, tmp_path: Path
     text, in_tuple = FORMS[form]
     source = HEAD + text + TAIL
     found = cheats(task_of(source, tmp_path))
-    for cheat in found[2:]:
+    for cheat in found[3:]:
         assert policy.check(cheat.source, ("clip_infer", "clip_train")) == []
         assert ("probe_out = probe_outs[0]" in cheat.source) is in_tuple
         assert ("return (*probe_outs[:0], probe_out, *probe_outs[1:])" in cheat.source) is in_tuple
@@ -94,7 +95,7 @@ def test_cheats_take_the_output_however_it_is_returned(form: str, tmp_path: Path
 def test_each_return_is_cheated_on_as_it_is(tmp_path: Path) -> None:
     """Bare without the optional argument, a tuple with it."""
     mixed = HEAD + "    if n:\n        return y, x\n    return y\n" + TAIL
-    cheat = cheats(task_of(mixed, tmp_path))[3]
+    cheat = cheats(task_of(mixed, tmp_path))[-2]
     assert policy.check(cheat.source, ("clip_infer", "clip_train")) == []
     assert cheat.source.count("probe_out = probe_outs[0]") == 1
     assert cheat.source.count("return probe_out\n") == 1
@@ -111,8 +112,13 @@ def test_only_the_entry_itself_is_cheated_on(tmp_path: Path) -> None:
 
 def test_an_entry_that_both_paths_share_may_be_found_on_either(tmp_path: Path) -> None:
     shared = CLIP.replace("clip_infer", "clip").partition("\n\ndef clip_train")[0] + "\n"
-    assert cheats(task_of(shared, tmp_path))[2].checks == ("parity.train", "parity.infer")
-    assert cheats(task_of(CLIP, tmp_path, "apart"))[2].checks == ("parity.infer",)
+
+    def differs(task: Task) -> list[tuple[str, ...]]:
+        return [each.checks for each in cheats(task) if each.name.startswith("inference differs")]
+
+    # Nothing can differ from the other path, then.
+    assert differs(task_of(shared, tmp_path)) == [("parity.train", "parity.infer")]
+    assert differs(task_of(CLIP, tmp_path, "apart")) == [("parity.infer",), ("cross_path",)]
 
 
 def test_an_output_of_integers_will_do(tmp_path: Path) -> None:
@@ -120,4 +126,6 @@ def test_an_output_of_integers_will_do(tmp_path: Path) -> None:
     whole = whole.replace("import triton\n", "import torch\nimport triton\n", 1)
     task = task_of(whole, tmp_path)
     assert task.calls[0].outputs[0].dtype == "int32"
-    assert len(cheats(task)) == 5
+    told = [cheat.checks for cheat in cheats(task)]
+    assert len(told) == 8
+    assert ("witness",) not in told  # nothing is a float
