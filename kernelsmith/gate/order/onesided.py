@@ -26,10 +26,10 @@ Float64s = npt.NDArray[np.float64]
 GROUND = -44
 """Binary exponent of inputs whose squares are lost beside any that is probed."""
 SIGNIFICANDS = 128
-ROUNDS = 4
+ROUNDS = 6
 COLUMNS = 64
 DOUBLE_ULPS = 0.74
-LAUNCHES_MAX = 24
+LAUNCHES_MAX = 48
 
 
 def terms(task: Task, place: Place) -> Terms:
