@@ -17,7 +17,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.kernelsmith-setup
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup run rehearse test test-slow lint proof-mutants proof-cheats proof-statistics proof-triton proof-conformance proof-math proof-kills proof-cuda check-gpu gpu-bundle bench-agent bench figures clean
+.PHONY: setup run rehearse test test-slow lint proof-mutants proof-cheats proof-statistics proof-triton proof-conformance proof-math proof-kills proof-fuzz proof-cuda check-gpu gpu-bundle bench-agent bench figures clean
 
 setup: $(STAMP)
 
@@ -84,6 +84,10 @@ proof-math: setup
 # The agent's night on scripted replies, killed fifty times and resumed (about 50 minutes).
 proof-kills: setup
 	$(BIN)/python benchmarks/agent_kills.py --kills 50 --kills-a-night 10
+# Hostile sources, traces, IR, files and answers that nobody drew before, for so many minutes.
+FUZZ_MINUTES ?= 10
+proof-fuzz: setup
+	$(BIN)/python benchmarks/fuzz.py --minutes $(FUZZ_MINUTES)
 # OPENEVOLVE: its openevolve-run, in a venv of its own.
 bench-agent: setup
 	$(BIN)/python benchmarks/agent_overhead.py --openevolve $(OPENEVOLVE) --proposals 200 --judged 34 --calls 300

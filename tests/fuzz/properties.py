@@ -72,8 +72,3 @@ def tried(one: Property, examples: int, *, order: int | None = None) -> int:
     )(given(one.drawn)(body))
     (test if order is None else seed(order)(test))()
     return count
-
-
-def in_order(one: Property) -> None:
-    """The examples of ``make test``: the same on every machine."""
-    assert tried(one, one.examples) > 0
