@@ -90,9 +90,10 @@ class Corruptor:
 
 def compared(job: Any, key: str) -> bool:
     """Whether every byte of a run has to be the seed's. Not in other compositions of a batch, whose
-    padding and cut sums are no token's, nor in observing builds of hidden shapes: the judged build
+    padding and cut sums are no token's, nor in observing builds of drawn shapes: the judged build
     runs those too."""
-    return " > " not in key and not (getattr(job, "observed", False) and key.startswith("hidden"))
+    drawn = getattr(job, "observed", False) and key.startswith(("hidden ", "range "))
+    return " > " not in key and not drawn
 
 
 def told(job: Any, reply: FakeReply) -> Any:
