@@ -179,6 +179,8 @@ def _check_plan(key: str, plan: Plan, result: TraceResult) -> None:
     sizes = [buffer.nbytes for buffer in plan.buffers]
     if any(not 0 <= size <= MAX_BUFFER_BYTES for size in sizes):
         raise ValueError(f"plan {key}: a buffer of impossible size")
+    if any(buffer.arg and not buffer.arg.isidentifier() for buffer in plan.buffers):
+        raise ValueError(f"plan {key}: a buffer of no argument")
     for launch in plan.launches:
         if not {launch.plan_class, launch.plan_class_unaligned} <= result.classes.keys():
             raise ValueError(f"plan {key}: a launch of an unknown class")
