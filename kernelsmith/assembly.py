@@ -1,6 +1,5 @@
 """The adapters of a run: tasks, device, sandbox and gates, the gates proved."""
 
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -71,7 +70,7 @@ def build(
         stack.callback(judges[task.name].close)
     notice(f"the gate proves itself on {', '.join(judges)} …")
     with interrupts.interruptible():
-        proofs = proving.prove_all(wiring.prove, judges, secrets.randbits(64))
+        proofs = proving.prove_all(wiring.prove, judges)
     took_s = time.monotonic() - began_s
     notice(f"the gate proved itself in {took_s:.1f} s: {proving.proof_line(proofs)}")
     return Parts(device=device, sandbox=sandbox, tasks=tasks, judges=judges, proofs=proofs)

@@ -205,7 +205,7 @@ def _prove(
             task, wiring.device(device_name), sandbox, secrets.randbits(128)
         )
         stack.callback(judges[name].close)
-    proofs = proving.prove_all(wiring.prove, judges)
+    proofs = proving.prove_all(wiring.prove, judges, whole=True)
     return proving.summary(proofs, time.monotonic() - began_s)
 
 

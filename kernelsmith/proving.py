@@ -1,6 +1,7 @@
 """The gates of a run prove themselves, two side by side."""
 
 import os
+import secrets
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,22 +11,29 @@ from kernelsmith.ports import Judge
 
 Prove = Callable[[Any, Share | None], dict[str, Any]]
 """Takes a judge, and its share or None for everything; raises EvidenceError."""
+MUTANTS_AT_START = 3
 
 
 def prove_all(
-    prove: Prove, judges: Mapping[str, Judge], draw: int | None = None
+    prove: Prove, judges: Mapping[str, Judge], *, whole: bool = False
 ) -> dict[str, dict[str, Any]]:
     """What each gate showed, by task.
 
+    Every gate is the same code. So a cheat that costs runs is tried on one of the tasks; what a
+    task's cases tell apart is proved on each, by its mutants.
+
     Args:
-        draw: decides the start-of-run share of each task; None: everything is tried on every task.
+        whole: all mutants of each task and each cheat on two tasks, for a user who asked; else
+            what a run starts with, drawn anew each time.
 
     Raises:
         EvidenceError: a gate failed its own proof.
         KeyboardInterrupt: the user ended it; the judges are closed then, as after any failure.
     """
+    draw, parts = secrets.randbits(64), min(2, len(judges)) if whole else len(judges)
+    mutants = None if whole else MUTANTS_AT_START
     shares = {
-        name: None if draw is None else Share(draw=draw, number=number, of=len(judges))
+        name: Share(draw=draw, number=number % parts, of=parts, mutants=mutants)
         for number, name in enumerate(judges)
     }
     # All gates use the same warm workers, which take one job at a time: while one gate traces,

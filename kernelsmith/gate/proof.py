@@ -17,7 +17,6 @@ from kernelsmith.model import Candidate, Share, Verdict, new_candidate
 
 MUTANT_REASONS = ("BITS_DIFFER", "PATHS_DIFFER")
 MOST_DRAWN = 6
-SHARE_OF_MUTANTS = 4
 NEVER_RAN = ("POLICY", "TRACE", "SIGNATURE", "COMPILE")
 
 
@@ -66,12 +65,12 @@ def prove(gate: Gate, share: Share | None = None) -> dict[str, Any]:
         verdict = gate.judge_bits(_candidate(gate, cheat.source), cheat.walk or BITS)
         _require(cheat.name, verdict, (cheat.status,), cheat.checks)
         record.add("cheats", cheat.name, verdict)
-    for name, source in _of(mutants(gate.task), share, SHARE_OF_MUTANTS):
+    for name, source in _drawn_of(mutants(gate.task), share):
         verdict = gate.judge_bits(_candidate(gate, source), BITS)
         _require(name, verdict, MUTANT_REASONS, ())
         record.add("mutants", name, verdict)
     # Parity sees these too; here the order check has nothing but its probes.
-    for name, source in _of(mutants(gate.task, order=True), share, 1):
+    for name, source in _drawn_of(mutants(gate.task, order=True), share, 1):
         verdict = gate.judge_bits(_candidate(gate, source), (*BUILT, "order"))
         _require(name, verdict, ("ORDER_DIFFERS",), ("order",))
         record.add("mutants", f"{name}, told by its order alone", verdict)
@@ -103,12 +102,12 @@ def _cheats(gate: Gate, share: Share | None) -> Sequence[Cheat]:
     return [*cheap, *dear[share.number :: share.of]]
 
 
-def _of(
-    made: Sequence[tuple[str, str]], share: Share | None, count: int
+def _drawn_of(
+    made: Sequence[tuple[str, str]], share: Share | None, most: int = MOST_DRAWN
 ) -> Sequence[tuple[str, str]]:
-    if share is None or len(made) <= count:
+    if share is None or share.mutants is None:
         return made
-    return random.Random(share.draw).sample(made, count)
+    return random.Random(share.draw).sample(made, min(share.mutants, most, len(made)))
 
 
 def _try_drawn(gate: Gate, record: _Record) -> None:

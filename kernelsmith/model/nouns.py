@@ -264,9 +264,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """A task's share of what a run's gates prove themselves with: part ``number`` of ``of``;
-    ``draw`` decides what is tried, nobody knows it before the run."""
+    """A task's share of what gates prove themselves with. Of the cheats that cost runs it has part
+    ``number`` of ``of``; of its mutants it has ``mutants``, None for all. ``draw`` decides which;
+    nobody knows it before."""
 
     draw: int
     number: int
     of: int
+    mutants: int | None = None

@@ -92,7 +92,7 @@ def test_every_check_about_bits_has_something_that_only_it_can_stop(name: str) -
 def test_the_shares_of_a_runs_tasks_cover_all_cheats_and_each_task_has_mutants() -> None:
     gates = [ScriptedGate(catalog.load_task(name, "cpu")) for name in TASKS]
     found = [
-        proof.prove(gate, Share(draw=7, number=number, of=len(gates)))
+        proof.prove(gate, Share(draw=7, number=number, of=len(gates), mutants=4))
         for number, gate in enumerate(gates)
     ]
     names = {each["name"] for one in found for each in one["rejections"]}
@@ -198,7 +198,7 @@ def test_a_gate_that_fails_ends_the_proofs_beside_it() -> None:
 
     def prove(judge: Any, share: Share | None) -> dict[str, Any]:
         name = next(each for each, known in judges.items() if known is judge)
-        asked.append(name)
+        asked.append((name, share))
         if name == "fails":
             raise EvidenceError("a cheat got through")
         judge.closed.wait()
@@ -207,3 +207,15 @@ def test_a_gate_that_fails_ends_the_proofs_beside_it() -> None:
     with pytest.raises((EvidenceError, InfrastructureError)):
         prove_all(prove, {name: judges[name] for name in ("fails", "waits", "never starts")})
     assert all(judge.closed.is_set() for judge in judges.values())
+    assert asked[0] == ("fails", Share(draw=asked[0][1].draw, number=0, of=3, mutants=3))
+
+
+def test_who_asks_for_the_whole_proof_gets_every_mutant_and_each_cheat_on_two_tasks() -> None:
+    judges: dict[str, Any] = {str(number): Closing() for number in range(4)}
+    shares = prove_all(lambda judge, share: {"share": share}, judges, whole=True)
+    assert [one["share"].number for one in shares.values()] == [0, 1, 0, 1]
+    assert {(one["share"].of, one["share"].mutants) for one in shares.values()} == {(2, None)}
+    (alone,) = prove_all(
+        lambda judge, share: {"share": share}, {"0": Closing()}, whole=True
+    ).values()
+    assert (alone["share"].number, alone["share"].of) == (0, 1)
