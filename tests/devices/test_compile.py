@@ -94,7 +94,7 @@ def test_a_type_that_is_not_supported_is_refused_with_its_line() -> None:
 
 
 def test_a_pointer_to_pointers_is_refused_with_what_to_write_instead() -> None:
-    with pytest.raises(CompileError, match="pointer to !tt.ptr<f32>") as caught:
+    with pytest.raises(CompileError, match=r"pointer to !tt\.ptr<f32>") as caught:
         compile_ttir(function("k", ["%x: !tt.ptr<!tt.ptr<f32>>"], ["tt.return"]))
     assert "pointer_type" in caught.value.hint
 
