@@ -98,12 +98,12 @@ def _sum_fields(one: "Sum") -> dict[str, Any]:
         "carry": place.reduction.carry if place.carry else None,
         "equal": one.equal,
         "sentence": one.sentence,
-        "here": _tree_fields(one.here),
-        "there": _tree_fields(one.there),
+        "here": _tree_fields(one.here, place.terms),
+        "there": _tree_fields(one.there, place.terms),
     }
 
 
-def _tree_fields(found: "Outcome") -> dict[str, Any]:
+def _tree_fields(found: "Outcome", terms: tuple[int, ...] | None) -> dict[str, Any]:
     from kernelsmith.numerics.order import Revealed, describe
 
     told = {
@@ -112,7 +112,7 @@ def _tree_fields(found: "Outcome") -> dict[str, Any]:
         "queries": found.queries,
     }
     if isinstance(found, Revealed):
-        told["shape"] = describe(found.tree)
+        told["shape"] = describe(found.tree, terms)
         told["arithmetic"] = found.arithmetic
         told["tree"] = str(found.tree)
         told["digest"] = found.tree.digest
@@ -134,7 +134,9 @@ def _show(console: "Console", found: "Orders") -> None:
         parts = [("", one.here)] if one.equal else [("here: ", one.here), ("there: ", one.there)]
         for label, tree in parts:
             if isinstance(tree, Revealed):
-                printing.say_all(console, f"    {label}", draw_text(tree.tree))
+                printing.say_all(
+                    console, f"    {label}", draw_text(tree.tree, terms=one.place.terms)
+                )
                 printing.say(console, f"    {tree.arithmetic}; {tree.queries:,} queries", "dim")
             else:
                 printing.say_all(console, f"    {label}", tree.sentence)
@@ -159,7 +161,7 @@ def drawing(found: "Orders") -> str:
     for one in found.sums:
         sides = [("", one.here)] if one.equal else [("here: ", one.here), ("there: ", one.there)]
         parts += [
-            draw_svg(tree.tree, f"{label}{title_of(one)}")
+            draw_svg(tree.tree, f"{label}{title_of(one)}", one.place.terms)
             for label, tree in sides
             if isinstance(tree, Revealed)
         ]

@@ -120,7 +120,7 @@ def check_bits(
         )
         if found.status is not None:
             return found
-    found = observed.drawn(bench, reference, subject, cases, seconds_expected=seconds)
+    found = observed.drawn(bench, reference, subject, cases, expected)
     if found.status is not None:
         return found
     return Outcome(evidence={"hidden": [case.id for case in cases]})

@@ -14,7 +14,7 @@ from kernelsmith.gate import plans
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.observed_run import observe
 from kernelsmith.gate.reference import Reference
-from kernelsmith.gate.subject import Ask, Observed, Outcome, Subject
+from kernelsmith.gate.subject import Ask, Execution, Observed, Outcome, Subject
 from kernelsmith.model import Case, Finding, FindingKind, Status, Task, sentence
 
 RACES: tuple[FindingKind, ...] = ("float_atomic", "race", "atomic_order")
@@ -63,14 +63,18 @@ def same_bits(
         if one.findings:
             continue
         if one.outputs != tuple(reference.outputs(one.case)):
-            return Outcome(
-                status="COMPILE",
-                message=f"case {one.case.id}: the observing build computes other bits than the "
-                "kernel does, which is the device's own fault: please report it",
-                evidence={"case": one.case.id},
-            )
+            return _other_bits(one.case)
         bench.clean.add(_launched(subject, one.case))
     return Outcome()
+
+
+def _other_bits(case: Case) -> Outcome:
+    return Outcome(
+        status="COMPILE",
+        message=f"case {case.id}: the observing build computes other bits than the kernel does, "
+        "which is the device's own fault: please report it",
+        evidence={"case": case.id},
+    )
 
 
 def judged(task: Task, found: Iterable[Observed], kinds: Sequence[FindingKind]) -> Outcome:
@@ -213,19 +217,24 @@ def drawn(
     reference: Reference,
     subject: Subject,
     cases: Sequence[Case],
-    *,
-    seconds_expected: float,
+    expected: Sequence[Execution],
 ) -> Outcome:
-    """Observes cases that were drawn after the candidate was frozen: UNCONFIRMED by any finding.
+    """Observes cases that were drawn after the candidate was frozen: UNCONFIRMED by any finding, or
+    by other bits than the seed's.
 
-    ``seconds_expected``: what the seed takes for all of them, unobserved."""
+    ``expected``: what the seed gave for them."""
     if not bench.observes:
         return Outcome()
     asks = [Ask(key=case.id, case=case, inputs=reference.inputs(case)) for case in cases]
-    found = observe(bench, subject, asks, seconds_expected=seconds_expected)
+    seconds = sum(execution.seconds for execution in expected)
+    found = observe(bench, subject, asks, seconds_expected=seconds)
     if isinstance(found, Outcome):
-        return replace(found, status="UNCONFIRMED", message=f"hidden shape: {found.message}")
-    outcome = judged(bench.task, found, (*RACES, *BOUNDS, *LOOPS))
+        outcome = found
+    else:
+        outcome = judged(bench.task, found, (*RACES, *BOUNDS, *LOOPS))
+        for one, wanted in zip(found, expected, strict=True):
+            if outcome.status is None and one.outputs != wanted.outputs:
+                outcome = _other_bits(one.case)
     if outcome.status is None:
         return outcome
     return replace(outcome, status="UNCONFIRMED", message=f"hidden shape: {outcome.message}")

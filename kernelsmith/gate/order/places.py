@@ -74,6 +74,13 @@ class Place:
         return len(self.columns) < self.length
 
     @property
+    def terms(self) -> tuple[int, ...] | None:
+        """Which terms of the sum the units are, where some were left out; a carry comes last."""
+        if not self.partly:
+            return None
+        return (*self.columns, self.length) if self.carry else self.columns
+
+    @property
     def read_aside(self) -> bool:
         """Whether the sum is seen in other elements of its row alone."""
         return self.spare >= 0 and self.reduction.terms == "squares"

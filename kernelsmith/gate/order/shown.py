@@ -122,6 +122,6 @@ def _compared(place: Place, here: order.Outcome, there: order.Outcome) -> Sum:
     equal: bool | None = None
     sentence = there.sentence
     if isinstance(there, order.Revealed):
-        found = told.compared(here, there)
+        found = told.compared(place, here, there)
         equal, sentence = found.equal, found.sentence
     return Sum(place=place, here=here, there=there, equal=equal, sentence=sentence)

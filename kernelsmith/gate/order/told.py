@@ -16,10 +16,14 @@ def differing(one: Search, seed: order.Revealed) -> Outcome:
     """ORDER_DIFFERS if what a search found on a candidate is not the seed's tree."""
     place, found = one.place, one.outcome
     assert found is not None
-    parted = compared(found, seed)
+    parted = compared(place, found, seed)
     if parted.equal:
         return Outcome()
-    evidence: dict[str, Any] = {**where(place), "seed": about(seed), "candidate": about(found)}
+    evidence: dict[str, Any] = {
+        **where(place),
+        "seed": about(place, seed),
+        "candidate": about(place, found),
+    }
     return Outcome(
         status="ORDER_DIFFERS",
         message=f"{place.reduction.name} in case {place.case.id}, terms in {place.carrier}"
@@ -28,10 +32,10 @@ def differing(one: Search, seed: order.Revealed) -> Outcome:
     )
 
 
-def compared(found: order.Outcome, seed: order.Revealed) -> order.Comparison:
+def compared(place: Place, found: order.Outcome, seed: order.Revealed) -> order.Comparison:
     """Whether what was found is the seed's tree, and the sentence that says so or where not."""
     if isinstance(found, order.Revealed):
-        return order.compare(found, seed)
+        return order.compare(found, seed, place.terms)
     return order.Comparison(
         equal=False, sentence=f"no summation tree, where the seed has one: {found.sentence}"
     )
@@ -48,7 +52,7 @@ def passed(
             f"{one.place.reduction.name} ({one.place.case.dtype})",
             {"trees": [], "places": 0, "queries": 0},
         )
-        words = order.describe(one.outcome.tree)
+        words = order.describe(one.outcome.tree, one.place.terms)
         seen["trees"] += [] if words in seen["trees"] else [words]
         seen["places"] += 1
         seen["queries"] += one.queries
@@ -79,14 +83,14 @@ def where(place: Place) -> dict[str, Any]:
     }
 
 
-def about(found: order.Outcome) -> dict[str, Any]:
+def about(place: Place, found: order.Outcome) -> dict[str, Any]:
     """What probing found, as evidence."""
     if not isinstance(found, order.Revealed):
         return {"tree": None, "reason": found.sentence}
     text = str(found.tree)
     return {
         "tree": text if len(text) <= TREE_CHARACTERS else f"{text[:TREE_CHARACTERS]} …",
-        "shape": order.describe(found.tree),
+        "shape": order.describe(found.tree, place.terms),
         "arithmetic": found.arithmetic,
         "digest": found.tree.digest,
     }
