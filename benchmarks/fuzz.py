@@ -12,6 +12,7 @@ import json
 import random
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,13 @@ def main() -> int:
     if given.order is None and not given.only:
         for row in rows.values():
             row["seconds"] = round(row["seconds"], 1)
-        summary = {"minutes": given.minutes, "rounds": rounds, "examples": total}
+        summary = {
+            "schema": "kernelsmith.benchmark.fuzz/1",
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "minutes": given.minutes,
+            "rounds": rounds,
+            "examples": total,
+        }
         told = {**summary, "failures": failures, "properties": rows}
         RESULT.write_text(json.dumps(told, indent=1) + "\n")
     return 1 if failures or not chosen else 0
