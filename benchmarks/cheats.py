@@ -2,10 +2,10 @@
 
     python benchmarks/cheats.py [--task NAME] [--only TEXT] [--missing] [--policy-only | --render]
 
-Each file is a candidate that wants a verdict it has not earned; its header says which wall must
-stop it, and which one if policy were not there. What policy refuses is judged a second time without
-policy, in bubblewrap, with canaries set out on the host: what it does is looked for, not only what
-it is called. Writes ``benchmarks/results/cheats.json``, where what was judged before stays as long
+Each file is a candidate that wants a verdict it has not earned: what it changes of its task's seed,
+which wall must stop it, and which one if policy were not there. What policy refuses is judged a
+second time without policy, in bubblewrap, with canaries set out on the host: what it does is looked
+for, not only what it is called. Writes ``benchmarks/results/cheats.json``, where what was judged before stays as long
 as its code does, and ``docs/cheats.md``. Exit code 1 if any status, wall or effect is not what its
 file says.
 """
@@ -36,6 +36,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from cheats_canaries import Canaries  # noqa: E402
 from cheats_table import render  # noqa: E402
+from mutant_items import replaced  # noqa: E402
 
 FILES = ROOT / "tests" / "adversarial"
 RESULT = ROOT / "benchmarks" / "results" / "cheats.json"
@@ -73,10 +74,8 @@ class Cheat:
 
     @property
     def sha256(self) -> str:
-        """Of the code, without the header: what was judged."""
-        lines = self.source.split("\n")
-        code = "\n".join(lines[_header_end(lines) :])
-        return hashlib.sha256(code.encode()).hexdigest()
+        """What was judged."""
+        return hashlib.sha256(self.source.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,26 +110,30 @@ class Judged:
 def load(task: str = "", only: str = "") -> list[Cheat]:
     """The cheats, by task and name."""
     return [
-        read(path)
-        for path in sorted(FILES.glob("*/*.py"))
-        if only in path.stem and task in ("", path.parent.name)
+        read(path, catalog.load_task(name, "cpu"))
+        for name in sorted(TASKS)
+        if task in ("", name)
+        for path in sorted((FILES / name).glob("*.toml"))
+        if only in path.stem
     ]
 
 
-def read(path: Path) -> Cheat:
-    """One file and its header, the comment that it begins with, which is TOML."""
-    source = path.read_text(encoding="utf-8")
-    lines = source.split("\n")
-    head = tomllib.loads("\n".join(line[2:] for line in lines[: _header_end(lines)]))
+def read(path: Path, task: Task) -> Cheat:
+    """One file: ``edits`` of the task's seed, one after the other (``old`` becomes ``new`` where
+    it stands for the ``nth`` time), and what is said of them.
+
+    Raises:
+        ValueError: the seed no longer has what is changed.
+    """
+    raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    source = task.seed_source
+    for edit in raw.pop("edits"):
+        source = replaced(source, **edit)[0]
     for name in ("mechanisms", "expect", "without_policy"):
-        head[name] = tuple(head[name])
-    head["exploits"] = " ".join(head["exploits"].split())
-    head["gap"] = " ".join(head.get("gap", "").split())
-    return Cheat(name=path.stem, source=source, **head)
-
-
-def _header_end(lines: list[str]) -> int:
-    return next(number for number, line in enumerate(lines) if not line.startswith("#"))
+        raw[name] = tuple(raw[name])
+    raw["exploits"] = " ".join(raw["exploits"].split())
+    raw["gap"] = " ".join(raw.get("gap", "").split())
+    return Cheat(name=path.stem, task=task.name, source=source, **raw)
 
 
 def mechanisms() -> list[dict[str, Any]]:

@@ -7,8 +7,9 @@ from typing import Any
 HEAD = """# Cheats
 
 Written by `make proof-cheats` from {count} files under `tests/adversarial/`; do not edit. Each is a
-whole candidate that wants a verdict it has not earned, as a model under pressure or a hostile
-author would write it, and says in its first lines what it exploits and which check must stop it.
+candidate that wants a verdict it has not earned, as a model under pressure or a hostile author
+would write it. The file holds what it changes of its task's seed, and says in its first lines
+what it exploits and which check must stop it.
 The mechanisms are those by which judges of kernels were fooled in public, each with a disguised
 variant, and what only this gate invites.
 
@@ -110,7 +111,7 @@ def _counts(counter: Counter[str]) -> str:
 
 def _link(one: dict[str, Any]) -> str:
     path = f"{one['task']}/{one['name']}"
-    return f"[{path}](../tests/adversarial/{path}.py)"
+    return f"[{path}](../tests/adversarial/{path}.toml)"
 
 
 def _table(head: list[str], rows: Iterable[list[str]]) -> str:

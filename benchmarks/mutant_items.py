@@ -76,11 +76,23 @@ def hand(task: Task) -> list[Item]:
     return [_by_hand(task, entry) for entry in (*raw["mutants"], *raw["survivors"])]
 
 
-def _by_hand(task: Task, entry: dict[str, Any]) -> Item:
-    source, old, new = task.seed_source, str(entry["old"]), str(entry["new"])
+def replaced(source: str, old: str, new: str, nth: int = 1) -> tuple[str, int]:
+    """The source with ``new`` where ``old`` stands for the ``nth`` time, and the line of that.
+
+    Raises:
+        ValueError: it does not stand there so often.
+    """
     at = -1
-    for _ in range(entry.get("nth", 1)):
-        at = source.index(old, at + 1)
+    for _ in range(nth):
+        at = source.find(old, at + 1)
+        if at < 0:
+            raise ValueError(f"the source no longer has {old!r} {nth} times")
+    return source[:at] + new + source[at + len(old) :], source[:at].count("\n") + 1
+
+
+def _by_hand(task: Task, entry: dict[str, Any]) -> Item:
+    old, new = str(entry["old"]), str(entry["new"])
+    source, line = replaced(task.seed_source, old, new, entry.get("nth", 1))
     return Item(
         task=task.name,
         parent="seed",
@@ -88,10 +100,10 @@ def _by_hand(task: Task, entry: dict[str, Any]) -> Item:
         kind=KIND_OF.get(entry["kind"], entry["kind"]),
         operator=entry["kind"],
         name=entry["name"],
-        line=source[:at].count("\n") + 1,
+        line=line,
         old=" ".join(old.split()),
         new=" ".join(new.split()),
-        source=source[:at] + new + source[at + len(old) :],
+        source=source,
         status=entry.get("status", "ACCEPTED"),
         check=entry.get("check"),
         reason=entry.get("reason", ""),
