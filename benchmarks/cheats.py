@@ -5,9 +5,9 @@
 Each file is a candidate that wants a verdict it has not earned: what it changes of its task's seed,
 which wall must stop it, and which one if policy were not there. What policy refuses is judged a
 second time without policy, in bubblewrap, with canaries set out on the host: what it does is looked
-for, not only what it is called. Writes ``benchmarks/results/cheats.json``, where what was judged before stays as long
-as its code does, and ``docs/cheats.md``. Exit code 1 if any status, wall or effect is not what its
-file says.
+for, not only what it is called. Writes ``benchmarks/results/cheats.json``, where what was judged
+before stays as long as its code does, and ``docs/cheats.md``. Exit code 1 if any status, wall or
+effect is not what its file says.
 """
 
 import argparse
