@@ -19,6 +19,7 @@ from kernelsmith.errors import InputError
 from kernelsmith.lineage.past import PERSON
 from kernelsmith.model import AgentSettings, Share, Task, seed_candidate
 from kernelsmith.ports import Device, Judge, Proposer, Sandbox
+from kernelsmith.proving import Prove
 
 if TYPE_CHECKING:
     from kernelsmith.catalog import TaskListing
@@ -57,7 +58,7 @@ class Wiring:
     sandbox: Callable[[str, bool], Sandbox]
     walls: Callable[[], list[dict[str, Any]]]
     judge: Callable[[Task, Device, Sandbox, int], Judge]
-    prove: Callable[[Any, Share | None], dict[str, Any]]
+    prove: Prove
     proposer: Callable[["ProposerParts"], AbstractContextManager[Proposer]]
     normal_hash: Callable[[str], str]
 

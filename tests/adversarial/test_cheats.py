@@ -1,8 +1,6 @@
 """Every cheat against policy, which runs nothing, and a seeded sample of what policy lets pass
 through the real gate. ``python benchmarks/cheats.py`` judges all of them, also without policy."""
 
-import dataclasses
-import importlib.util
 import json
 import os
 import random
@@ -10,7 +8,6 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -27,20 +24,13 @@ MOST_ELEMENTS = 7_000
 OF_SHAPES = {14, 25}
 """Mechanisms that the smaller tasks of this test may not meet."""
 SAMPLED = ("parity", "parity.infer", "trace", "memory")
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
+import cheats as bench  # noqa: E402
+import cheats_canaries  # noqa: E402
 
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+from tests.smaller import smaller  # noqa: E402
 
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-bench = load("cheats")
 CHEATS = bench.load()
 
 
@@ -90,17 +80,6 @@ def test_results_and_table_are_of_these_files() -> None:
     assert bench.TABLE.read_text(encoding="utf-8") == bench.render(document)
 
 
-def smaller(task: Task) -> Task:
-    """The task with its smaller cases only, one of each form and regime."""
-    forms = {}
-    for case in task.cases:
-        if case.dim("M") * case.dim("N") <= MOST_ELEMENTS and case.dim("M") > 3:
-            forms.setdefault((case.call, case.dtype, case.regime), case)
-    kept = list(forms.values())
-    kept[0] = dataclasses.replace(kept[0], weight=1.0)
-    return dataclasses.replace(task, cases=tuple(kept), token_range=(0, 48), ranges=())
-
-
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
     made = choose("auto", trusted_origin=True)
@@ -127,7 +106,9 @@ def drawn(name: str) -> list[Any]:
 def test_the_sampled_cheats_fall_at_their_wall(
     name: str, tasks: dict[str, Task], sandbox: Sandbox
 ) -> None:
-    gate = Gate(smaller(tasks[name]), devices.get("cpu"), sandbox, secret_seed=20_261_130)
+    gate = Gate(
+        smaller(tasks[name], MOST_ELEMENTS), devices.get("cpu"), sandbox, secret_seed=20_261_130
+    )
     try:
         for cheat in drawn(name):
             verdict = gate.judge_bits(bench.candidate(cheat, True))
@@ -143,13 +124,12 @@ def test_the_sampled_cheats_fall_at_their_wall(
 
 def test_canaries_notice_what_would_be_done_to_them(tmp_path: Path) -> None:
     """What the cheats try, done here outside of any wall."""
-    canary = load("cheats_canaries")
     folder = tmp_path / "canary"
-    with canary.Canaries(folder, port=0) as canaries:
+    with cheats_canaries.Canaries(folder, port=0) as canaries:
         secret = (folder / "secret").read_text()
         assert canaries.touched("") == ()
         assert canaries.touched(f"ValueError: {secret}") == ("the secret came out",)
-        assert os.environ[canary.VARIABLE] == secret
+        assert os.environ[cheats_canaries.VARIABLE] == secret
         (folder / "made").touch()
         assert canaries.touched("") == ("a file was made or removed",)
         canaries.set_out()

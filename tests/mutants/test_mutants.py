@@ -1,7 +1,6 @@
 """A seeded sample of the mutants through the real gate, on the smaller cases of each task.
 ``make proof-mutants`` judges all of them on all cases."""
 
-import dataclasses
 import random
 import sys
 from collections.abc import Iterator
@@ -15,32 +14,23 @@ from kernelsmith.model import Task, new_candidate
 from kernelsmith.sandbox.process import open_process
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 import mutant_items  # noqa: E402
 import mutants  # noqa: E402
+
+from tests.smaller import smaller  # noqa: E402
 
 TASKS = mutant_items.TASKS
 SAMPLE = 3
 MOST_ELEMENTS = 26_200
 
 
-def smaller(task: Task) -> Task:
-    """The task with its smaller cases only, one of each form and regime."""
-    forms = {}
-    for case in task.cases:
-        if case.dim("M") * case.dim("N") <= MOST_ELEMENTS and case.dim("M") > 3:
-            forms.setdefault((case.call, case.dtype, case.regime), case)
-    kept = list(forms.values())
-    kept[0] = dataclasses.replace(kept[0], weight=1.0)
-    return dataclasses.replace(task, cases=tuple(kept), token_range=(0, 48), ranges=())
-
-
 @pytest.fixture(scope="module", params=TASKS)
 def gate(request: pytest.FixtureRequest) -> Iterator[Gate]:
     sandbox = open_process()
     made = Gate(
-        smaller(catalog.load_task(request.param, "cpu")),
+        smaller(catalog.load_task(request.param, "cpu"), MOST_ELEMENTS),
         devices.get("cpu"),
         sandbox,
         secret_seed=20_261_129,

@@ -45,7 +45,7 @@ def tune(
         tuned = onesided.tuned(bench, reference, place)
         if tuned is None:
             hidden[place] = order.Unreachable(
-                reason="no input was found under which the last bit of the sum shows in the output"
+                sentence="under no input that was tried does the last bit of the sum show"
             )
         else:
             whole.append(tuned)
@@ -79,9 +79,9 @@ def seed_trees(
     for one in searches:
         outcome = one.outcome
         if outcome is None:
-            outcome = order.Unexplained(reason=f"the seed fails under probing: {failed.message}")
+            outcome = order.Unexplained(sentence=f"the seed fails under probing: {failed.message}")
         elif one.uneven:
-            outcome = order.Unexplained(reason="elements that hold the same sum differ in the seed")
+            outcome = order.Unexplained(sentence="elements of one sum differ in the seed")
         found[one.place.key] = outcome
     return {place: found[place.key] for place in wanted}
 

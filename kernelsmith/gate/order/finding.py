@@ -164,7 +164,7 @@ def _advance(one: Search, answer: Float64s | None) -> None:
     if one.queries + len(rows) > most:
         one.rows = None
         one.outcome = order.Exhausted(
-            reason=f"{one.queries} of {most} queries are spent and the next round needs "
+            sentence=f"{one.queries} of {most} queries are spent and the next round needs "
             f"{len(rows)}: the order is not known",
             queries=one.queries,
             rounds=one.rounds,

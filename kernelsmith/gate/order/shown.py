@@ -113,7 +113,7 @@ def found_in(
     outcomes = []
     for one in searches:
         assert one.outcome is not None
-        uneven = order.Unexplained(reason="elements that hold the same sum differ")
+        uneven = order.Unexplained(sentence="elements that hold the same sum differ")
         outcomes.append(uneven if one.uneven else one.outcome)
     return outcomes
 

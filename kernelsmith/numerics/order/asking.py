@@ -136,50 +136,35 @@ class Unexplained:
     """No tree gives the kernel's sums.
 
     Attributes:
-        reason: why, in one sentence.
+        sentence: why, for people.
         inputs: a row that shows it, where one does.
         expected, actual: its sum under the nearest tree, and as read.
     """
 
-    reason: str
+    sentence: str
     inputs: tuple[float, ...] | None = None
     expected: float | None = None
     actual: float | None = None
     queries: int = 0
     rounds: int = 0
 
-    @property
-    def sentence(self) -> str:
-        """One line for people."""
-        return self.reason
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreachable:
     """The sum cannot be seen through what follows it: nothing is known of its order."""
 
-    reason: str
+    sentence: str
     queries: int = 0
     rounds: int = 0
-
-    @property
-    def sentence(self) -> str:
-        """One line for people."""
-        return self.reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exhausted:
     """The budget ended before the tree was known."""
 
-    reason: str
+    sentence: str
     queries: int = 0
     rounds: int = 0
-
-    @property
-    def sentence(self) -> str:
-        """One line for people."""
-        return self.reason
 
 
 Outcome = Revealed | Unexplained | Unreachable | Exhausted
@@ -206,7 +191,7 @@ def drive(steps: Steps, ask: Ask, budget: Budget) -> Outcome:
             return replace(outcome, queries=queries, rounds=rounds)
         if queries + len(rows) > budget.queries:
             return Exhausted(
-                reason=f"{queries} of {budget.queries} queries are spent and the next round "
+                sentence=f"{queries} of {budget.queries} queries are spent and the next round "
                 f"needs {len(rows)}: the order is not known",
                 queries=queries,
                 rounds=rounds,

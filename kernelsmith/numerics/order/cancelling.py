@@ -128,7 +128,7 @@ def counted(units: int, scale: Scale, sets: list[tuple[list[int], Ints]]) -> Cou
         row = int(np.argmax(left < 0))
         value = float(sums[row])
         return Unexplained(
-            reason=f"M and -M among ones gave {value:g} x 2**{int(np.log2(scale.one))} "
+            sentence=f"M and -M among ones gave {value:g} x 2**{int(np.log2(scale.one))} "
             "where only a count of ones can be left: the sum is not made of additions that each "
             "round once"
             if np.isfinite(value)

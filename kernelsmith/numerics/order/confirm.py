@@ -39,7 +39,7 @@ def confirm(tree: Tree, reading: Reading, draw: int) -> Steps:
     predicted = reading.read(simulate(tree, terms))
     row = int(np.argmin(_same(predicted, sums)))
     return Unexplained(
-        reason=_named(tree, terms, reading, sums)
+        sentence=_named(tree, terms, reading, sums)
         or "the tree that the probes show does not give the kernel's sums of other numbers: terms "
         "are changed before they are added, sums are corrected, or the order depends on the data "
         "or on the rows beside it",
@@ -57,7 +57,7 @@ def diagnose(found: Failure, units: int, reading: Reading, draw: int) -> Steps:
     if failure is not None:
         return failure
     name = _named(chain(range(units)), terms, reading, sums)
-    return found if name is None else replace(found, reason=name)
+    return found if name is None else replace(found, sentence=name)
 
 
 def _twice(
@@ -72,7 +72,7 @@ def _twice(
         return terms, first, None
     row = int(changed[0])
     failure = Unexplained(
-        reason="the same numbers gave two sums: the order changes as the kernel runs, as with "
+        sentence="the same numbers gave two sums: the order changes as the kernel runs, as with "
         "atomic additions, or depends on where a row stands",
         inputs=tuple(terms[row].tolist()),
         expected=float(first[row]),
@@ -232,8 +232,8 @@ def reaches(
     expected, actual = float(wanted[row]), float(sums[row])
     first, last = row * pack, min((row + 1) * pack, units) - 1
     return Unexplained(
-        reason=f"units {first} to {last} alone sum to {actual:g}, not {expected:g}: a unit is left "
-        "out, counted twice or scaled",
+        sentence=f"units {first} to {last} alone sum to {actual:g}, not {expected:g}: a unit is "
+        "left out, counted twice or scaled",
         inputs=tuple(dense[row].tolist()),
         expected=expected,
         actual=actual,

@@ -102,19 +102,19 @@ def factors(terms: Float64s, a: Format, b: Format) -> tuple[Float64s, Float64s]:
 
 def kept(values: Float64s, bits: int) -> Float64s:
     """Rounds to ``bits`` significand bits, to nearest even, with an unbounded exponent."""
-    if bits >= 53:
-        return values
-    significand, exponent = np.frexp(values)
-    near: Float64s = np.ldexp(np.rint(np.ldexp(significand, bits)), exponent - bits)
-    return near
+    return _to_bits(values, bits, np.rint)
 
 
 def cut(values: Float64s, bits: int) -> Float64s:
     """Cuts to ``bits`` significand bits, toward zero, with an unbounded exponent."""
+    return _to_bits(values, bits, np.trunc)
+
+
+def _to_bits(values: Float64s, bits: int, whole: Callable[[Float64s], Float64s]) -> Float64s:
     if bits >= 53:
         return values
     significand, exponent = np.frexp(values)
-    near: Float64s = np.ldexp(np.trunc(np.ldexp(significand, bits)), exponent - bits)
+    near: Float64s = np.ldexp(whole(np.ldexp(significand, bits)), exponent - bits)
     return near
 
 

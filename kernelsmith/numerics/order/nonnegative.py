@@ -134,8 +134,8 @@ def _nonnegative(units: int, terms: Terms, expected: Tree | None, draw: int) -> 
         return found
     if units > 2 and len(found.nodes) == 1:
         return Unexplained(
-            reason=f"all {units} terms seem to be added at once: one exact sum, a compensated one "
-            "or a type wider than float32, which are not told apart here"
+            sentence=f"all {units} terms seem to be added at once: one exact sum, a compensated "
+            "one or a type wider than float32, which are not told apart here"
         )
     return (yield from _confirm(found, levels, terms, draw))
 
@@ -170,7 +170,7 @@ def _levels(units: int, terms: Terms) -> Generator[Rows, Float64s, Levels | Fail
             chosen, loose = yield from _seen(units, terms, part)
     if chosen is None:
         return Unreachable(
-            reason="a term of less than half an ulp changes what is written: the sum is not kept "
+            sentence="a term of less than half an ulp changes what is written: the sum is not kept "
             "in float32, or not rounded to nearest"
             if loose
             else f"of {len(options)} sums of {terms.name} none shows its last float32 bit in what "
@@ -186,7 +186,7 @@ def _levels(units: int, terms: Terms) -> Generator[Rows, Float64s, Levels | Fail
     if len(blind):
         row = units + int(blind[0])
         return Unexplained(
-            reason=f"the last bit of B is not seen at unit {int(blind[0])}, though at unit 0: a "
+            sentence=f"the last bit of B is not seen at unit {int(blind[0])}, though at unit 0: a "
             "sum is cut instead of rounded, or a unit is left out, scaled or summed twice",
             inputs=tuple(rows.dense(row, row + 1)[0].tolist()),
             actual=float(moved[blind[0]]),
@@ -207,7 +207,7 @@ def _confirm(tree: Tree, levels: Levels, terms: Terms, draw: int) -> Steps:
     if (first != second).any():
         row = int(np.argmax(first != second))
         return Unexplained(
-            reason="the same numbers gave two sums: the order changes as the kernel runs",
+            sentence="the same numbers gave two sums: the order changes as the kernel runs",
             inputs=tuple(inputs[row].tolist()),
             expected=float(first[row]),
             actual=float(second[row]),
@@ -230,15 +230,15 @@ def _confirm(tree: Tree, levels: Levels, terms: Terms, draw: int) -> Steps:
             return Revealed(tree=tree, arithmetic=f"float32, {how}", confirmed=len(told))
         row = int(np.argmax(told != reads))
         failure = failure or Unexplained(
-            reason="the tree that the probes show does not give the kernel's sums of many small "
+            sentence="the tree that the probes show does not give the kernel's sums of many small "
             "terms beside a large one: they are corrected, or the order depends on the data",
             inputs=tuple(inputs[sayable[row]].tolist()),
             expected=float(reads[row]),
             actual=float(told[row]),
         )
     return failure or Unexplained(
-        reason=f"no input of these {terms.name} says what the small terms of any row come to: the "
-        "tree could not be confirmed"
+        sentence=f"no input of these {terms.name} says what the small terms of any row come to: "
+        "the tree could not be confirmed"
     )
 
 

@@ -115,8 +115,8 @@ def _scale(units: int, reading: Reading) -> Generator[Rows, Float64s, Scale | Fa
     options = scales(units, reading)
     if not options:
         return Unreachable(
-            reason=f"no two numbers of {reading.unit.name} are far enough apart to probe a sum of "
-            f"{units} terms through a {reading.output.name} output"
+            sentence=f"no two numbers of {reading.unit.name} are far enough apart to probe a sum "
+            f"of {units} terms through a {reading.output.name} output"
         )
     if units < 2:
         return options[0]
@@ -128,7 +128,7 @@ def _scale(units: int, reading: Reading) -> Generator[Rows, Float64s, Scale | Fa
     zero = float(options[0].counts[0])
     if sums[0] != zero:
         return Unexplained(
-            reason=f"zeros sum to {sums[0]:g}: another term takes part; make it a unit or zero",
+            sentence=f"zeros sum to {sums[0]:g}: another term takes part; make it a unit or zero",
             inputs=(0.0,) * units,
             expected=zero,
             actual=float(sums[0]),
@@ -138,7 +138,7 @@ def _scale(units: int, reading: Reading) -> Generator[Rows, Float64s, Scale | Fa
             return scale
     failure = yield from _reach(units, options[-1], reading)
     return failure or Unexplained(
-        reason=f"a number and its negative sum to {sums[-1]:g}, not to {zero:g}",
+        sentence=f"a number and its negative sum to {sums[-1]:g}, not to {zero:g}",
         inputs=tuple(rows.dense(len(ends) - 1, len(ends))[0].tolist()),
         expected=zero,
         actual=float(sums[-1]),

@@ -269,6 +269,6 @@ def _resolved(parts: list[_Open], names: dict[int, list[tuple[str, int]]]) -> Tr
 
 def _no_tree(unit: int, level: int, members: int) -> Unexplained:
     return Unexplained(
-        reason=f"the sum in which unit {unit} meets others has {level} units by one count "
+        sentence=f"the sum in which unit {unit} meets others has {level} units by one count "
         f"and {members} by another: the sum is not made of additions that each round once"
     )

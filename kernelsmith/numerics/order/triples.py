@@ -58,7 +58,7 @@ def first_to_meet(oracle: Triples, triples_T3: Ints) -> Answers:
         row = side * len(triples_T3) + place
         i, j, k = sorted(int(unit) for unit in triples_T3[place])
         return Unexplained(
-            reason=f"units {i}, {j} and {k} meet in no order that a tree could have: the sum is "
+            sentence=f"units {i}, {j} and {k} meet in no order that a tree could have: the sum is "
             "not made of additions that each round once",
             inputs=tuple(oracle.rows(asked).dense(row, row + 1)[0].tolist()),
             actual=float(sums[row]),
@@ -192,7 +192,7 @@ def _siblings(
                     count[index] = count.get(index, 2) + 1
             if count[index] > FUSED_MOST:
                 return Unexplained(
-                    reason=f"more than {FUSED_MOST} terms seem to meet at once: nothing is lost "
+                    sentence=f"more than {FUSED_MOST} terms seem to meet at once: nothing is lost "
                     "between the additions, as in an exact sum, a compensated one, or one in a "
                     "type wider than the probes can fill"
                 )
@@ -223,8 +223,8 @@ def built(root: int, names: dict[int, tuple[int, ...]]) -> Tree | Unexplained:
         return joined(root, names)
     except InputError:
         return Unexplained(
-            reason="by some answers a unit is in two sums that do not hold one another: the sum is "
-            "not made of additions that each round once"
+            sentence="by some answers a unit is in two sums that do not hold one another: the sum "
+            "is not made of additions that each round once"
         )
 
 

@@ -41,8 +41,8 @@ def widths(
         if powers is _SWEEP and ((counts < 0) | (counts > 1)).any():
             row = int(np.argmax((counts < 0) | (counts > 1)))
             return Unexplained(
-                reason="a 1 that is added to a power of two comes back changed when that is taken "
-                "away again: the sum does not round as one format does",
+                sentence="a 1 that is added to a power of two comes back changed when that is "
+                "taken away again: the sum does not round as one format does",
                 inputs=tuple(rows.dense(row, row + 1)[0].tolist()),
                 actual=float(sums[row]),
             )
@@ -53,7 +53,7 @@ def widths(
         place = int(np.argmin(found))
         size = tree.sizes()[tree.units + place]
         return Unexplained(
-            reason=f"the sum of {size} units around unit {triples[place, 0]} keeps a 1 "
+            sentence=f"the sum of {size} units around unit {triples[place, 0]} keeps a 1 "
             "beside some powers of two and not beside smaller ones"
         )
     bits = [int(width) for width in found]
