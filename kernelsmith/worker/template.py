@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kernelsmith.active_clock import Countdown
 from kernelsmith.errors import InfrastructureError
 from kernelsmith.worker import job_child, wall, wall_landlock, wall_seccomp
 
@@ -94,7 +95,7 @@ def run_job(folder: Path, settings: Settings) -> dict[str, Any]:
     child = os.fork()
     if child == 0:
         job_child.become(order, folder, settings.wall(), settings.python_flags, virtual)
-    status, timed_out = _wait(child, started + order.timeout_s)
+    status, timed_out = _wait(child, order.timeout_s)
     _kill_group(child)
     code = os.waitstatus_to_exitcode(status)
     return {
@@ -106,17 +107,19 @@ def run_job(folder: Path, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _wait(child: int, deadline: float) -> tuple[int, bool]:
-    """Waits for ``child`` until the deadline of the monotonic clock, then kills it."""
+def _wait(child: int, limit_s: float) -> tuple[int, bool]:
+    """Waits for ``child`` for so many active seconds, then kills it. This process may be frozen
+    together with its child: what that takes is not the child's."""
+    left = Countdown(left_s=limit_s)
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid == child:
             return status, False
-        left = deadline - time.monotonic()
-        if left <= 0:
+        slice_s = left.slice_s()
+        if not slice_s:
             _kill(child)  # and no more: whoever reaps it here loses its status
             return os.waitpid(child, 0)[1], True
-        signal.sigtimedwait({signal.SIGCHLD}, left)
+        signal.sigtimedwait({signal.SIGCHLD}, slice_s)
 
 
 def _kill_group(child: int) -> None:
