@@ -10,6 +10,7 @@ input, the machine, or evidence that cannot be trusted::
     ├── MissingError                3     a device, sandbox, key or package is not there
     ├── InfrastructureError         4     the machine failed, not the candidate
     │   ├── SandboxError                  a worker could not start, or died on its own
+    │   │   └── WorkerDeathError              … in the middle of a job: whose fault is not known yet
     │   ├── GpuError                      the CUDA driver refused a call
     │   └── StorageError                  disk full, read-only
     └── EvidenceError               5     the gate's evidence cannot be trusted
@@ -74,6 +75,15 @@ class InfrastructureError(KernelsmithError):
 
 class SandboxError(InfrastructureError):
     """A worker could not start or died outside a job."""
+
+
+class WorkerDeathError(SandboxError):
+    """A worker died or hung in the middle of a job, by what the job held or by the machine: one
+    death does not tell which. ``where``: the call, class or run it was at, as far as known."""
+
+    def __init__(self, message: str, *, where: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.where = where
 
 
 class GpuError(InfrastructureError):

@@ -74,6 +74,10 @@ class Judge(Protocol):
         """A quick look for whoever is still writing: decides nothing, pools nothing into
         confirm, shows nothing hidden."""
 
+    def machine_fault(self) -> str:
+        """What fails when the seed goes through the workers that hold candidates; "" if nothing
+        does: then this machine is sound, and what failed before was not its doing."""
+
     def close(self) -> None: ...
 
 

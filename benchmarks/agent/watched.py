@@ -54,6 +54,9 @@ class Watched:
         with self._noted("retime", candidate):
             return self.judge_of.retime(candidate, SESSIONS, timings)
 
+    def machine_fault(self) -> str:
+        return self.judge_of.machine_fault()
+
     def close(self) -> None:
         self.judge_of.close()
 
@@ -117,8 +120,13 @@ class JudgeOfPlayed:
             return replace(found, kernels=(kernel,))
         return found
 
-    def retime(self, candidate: Candidate, sessions: int) -> tuple[bool, Gain, dict[str, Any]]:
+    def retime(
+        self, candidate: Candidate, sessions: int, timings: int
+    ) -> tuple[bool, Gain, dict[str, Any]]:
         return True, _gain("seed"), {"sessions": []}
+
+    def machine_fault(self) -> str:
+        return ""
 
     def close(self) -> None:
         return None

@@ -5,22 +5,22 @@ turns a candidate's failures into outcomes; the machine's failures pass through 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TypeVar
 
 from kernelsmith import cases as forms
-from kernelsmith.errors import EvidenceError, InfrastructureError, TaskError
+from kernelsmith.errors import EvidenceError, TaskError
 from kernelsmith.gate import code, irregular, plans
 from kernelsmith.gate.subject import Ask, Execution, Limits, Outcome, Subject, failed
 from kernelsmith.gate.witness.plans import Memory
+from kernelsmith.gate.workers import Workers
 from kernelsmith.model import (
     ASSEMBLY_MAX_BYTES,
     Case,
     CompileJob,
     CompileResult,
-    Job,
     JobResult,
     ObjectInfo,
     PlanClass,
@@ -35,19 +35,27 @@ from kernelsmith.model import (
     TraceJob,
     TraceResult,
 )
-from kernelsmith.ports import Device, Reply, Role, Sandbox, Worker
+from kernelsmith.ports import Device, Reply, Sandbox
 
-ROLES: tuple[Role, ...] = ("frontend", "launcher", "seed")
 R = TypeVar("R", TraceResult, CompileResult, RunsResult, TimeResult)
 
 
 class Bench:
-    """Workers by role, started when first needed, and the objects compiled so far."""
+    """The workers, and the objects compiled so far."""
 
-    def __init__(self, task: Task, device: Device, sandbox: Sandbox, limits: Limits) -> None:
+    def __init__(
+        self,
+        task: Task,
+        device: Device,
+        sandbox: Sandbox,
+        limits: Limits,
+        fault: Callable[[], str] | None = None,
+    ) -> None:
+        """``fault``: see :class:`Workers`."""
         self.task = task
         self.device = device
         self.limits = limits
+        self.workers = Workers(device, sandbox, fault)
         self.objects: dict[str, tuple[ObjectInfo, bytes]] = {}
         # The seed's plan classes: their texts come from the seed, whoever else uses them.
         self.trusted: dict[str, PlanClass] = {}
@@ -55,9 +63,6 @@ class Bench:
         self.clean: set[str] = set()
         # What texts were found to say.
         self.said = Memory()
-        self._sandbox = sandbox
-        self._workers: dict[Role, Worker] = {}
-        self._closed = False
 
     def __enter__(self) -> "Bench":
         return self
@@ -71,27 +76,12 @@ class Bench:
         self.close()
 
     def close(self) -> None:
-        """Ends the workers. Whoever waits for one in another thread gets none in its stead."""
-        self._closed = True
-        while self._workers:
-            _, worker = self._workers.popitem()
-            worker.close()
+        """Ends the workers."""
+        self.workers.close()
 
-    def submit(self, role: Role, job: Job, files: Mapping[str, bytes] | None = None) -> Reply:
-        """One job on the worker of this role; the caller closes the reply.
-
-        Raises:
-            InfrastructureError: the bench is closed.
-        """
-        if self._closed:
-            raise InfrastructureError("this gate is closed")
-        if role not in self._workers:
-            # They warm up side by side, and all are needed before long.
-            self._workers = {each: self._sandbox.start(each) for each in ROLES}
-        if not isinstance(job, RunJob | TimeJob):
-            return self._workers[role].submit(job, files)
-        with self.device.turn(alone=isinstance(job, TimeJob)):
-            return self._workers[role].submit(job, files)
+    def beside(self) -> "Bench":
+        """A bench on the same workers that has compiled nothing yet and judges no death."""
+        return Bench(self.task, self.device, self.workers.sandbox, self.limits)
 
     # ------------------------------------------------------------------------- trace and compile
 
@@ -107,7 +97,7 @@ class Bench:
             real=real,
             timeout_s=self.limits.trace_timeout_s,
         )
-        reply = self.submit("frontend", job)
+        reply = self.workers.submit("frontend", job)
         try:
             return expect(reply.result, TraceResult)
         finally:
@@ -200,7 +190,7 @@ class Bench:
             timeout_s=self.limits.compile_timeout_s,
             observed=observed,
         )
-        reply = self.submit(subject.role, job)
+        reply = self.workers.submit(subject.role, job)
         built: dict[str, tuple[ObjectInfo, bytes]] = {}
         try:
             result = expect(reply.result, CompileResult)
@@ -228,7 +218,7 @@ class Bench:
             timeout_s=self.limits.compile_timeout_s,
             assembly=True,
         )
-        reply = self.submit(subject.role, job)
+        reply = self.workers.submit(subject.role, job)
         try:
             result = expect(reply.result, CompileResult)
             if result.failure is not None:
@@ -276,7 +266,7 @@ class Bench:
         files = self._object_files(object_of.values())
         for ask in asks:
             files.update(dict(ask.files))
-        reply = self.submit(subject.role, job, files)
+        reply = self.workers.submit(subject.role, job, files)
         try:
             result = expect(reply.result, RunsResult)
             if result.failure is not None:
@@ -347,7 +337,7 @@ class Bench:
             verify=verify,
             timeout_s=self.limits.session_timeout_s,
         )
-        reply = self.submit("launcher", job, self._object_files(object_of.values()))
+        reply = self.workers.submit("launcher", job, self._object_files(object_of.values()))
         expect(reply.result, TimeResult)
         return reply
 

@@ -13,6 +13,7 @@ from kernelsmith.gate import (
     declared_range,
     determinism,
     first_look,
+    health,
     latency,
     look,
     memory,
@@ -58,6 +59,7 @@ BEGUN_BY_CONFIRMS = 1_000_000
 """A judgement's number is unique in its run, over all processes of it: a gate counts its own from
 1, and whatever one cut off has raised the count of confirms. Else a candidate whose judgement was
 cut off would meet the same hidden shapes and placements again."""
+BITS_OF_CASES = frozenset(("compile", "parity.train", "parity.infer"))
 RUN_CHECKS = BITS[BITS.index("parity.train") :]
 """Those that run kernels: what they find may have a cause that an observed run names."""
 
@@ -101,7 +103,7 @@ class Gate:
         self.device_facts = device.describe()
         self.epoch = epoch(task, self.device_facts)
         self.limits = limits or limits_on(device.name)
-        self.bench = Bench(task, device, sandbox, self.limits)
+        self.bench = Bench(task, device, sandbox, self.limits, self.machine_fault)
         self.seed = seed_candidate(task)
         self._known: dict[str, Subject] = {}
         self._reference: Reference | None = None
@@ -237,29 +239,20 @@ class Gate:
         unknown = sorted(set(names) - set(checks))
         if unknown or not names:
             raise EvidenceError(f"unknown checks {unknown}" if unknown else "no check to run")
-        for name in [known for known in checks if known in names]:
-            check = checks[name]
-            if check is None:
-                results.append(_undeclared(self.task, name))
-                continue
-            begun = time.monotonic()
-            found = Outcome()
-            if name == "trace" and {"compile", "parity.train", "parity.infer"} <= set(names):
-                name, found = first_look.check(self.bench, self.reference, judging.subject)
-            if found.status is None:
-                found = check()
-            if found.status is not None and name in RUN_CHECKS:
-                name, found = observed.explain(
-                    self.bench, self.reference, judging.subject, name, found
-                )
-            if found.status is None and judging.subject.witnessed is not None:
-                met = witness.again(self.bench, self.reference, judging.subject)
-                found = found if met.status is None else met
-            results.append(_result(name, found, time.monotonic() - begun))
-            unchecked += found.unchecked
-            if found.status is not None:
-                status = found.status
-                break
+        with self.bench.workers.allowed(self.limits.candidate_s):
+            for name in [known for known in checks if known in names]:
+                check = checks[name]
+                if check is None:
+                    results.append(_undeclared(self.task, name))
+                    continue
+                begun = time.monotonic()
+                looks_first = name == "trace" and set(names) >= BITS_OF_CASES
+                name, found = self._check(judging.subject, name, check, looks_first)
+                results.append(_result(name, found, time.monotonic() - begun))
+                unchecked += found.unchecked
+                if found.status is not None:
+                    status = found.status
+                    break
         return Verdict(
             candidate=judging.subject.candidate.id,
             task=self.task.name,
@@ -271,6 +264,26 @@ class Gate:
             device=self.device_facts,
             samples=tuple(judging.subject.timing),
         )
+
+    def _check(
+        self, subject: Subject, name: str, check: Check, looks_first: bool
+    ) -> tuple[str, Outcome]:
+        """One check, and under which name its outcome belongs."""
+        deaths = self.bench.workers.deaths
+        deaths.clear()
+        found = Outcome()
+        if looks_first:
+            name, found = first_look.check(self.bench, self.reference, subject)
+        if found.status is None:
+            found = check()
+        if found.status is not None and name in RUN_CHECKS:
+            name, found = observed.explain(self.bench, self.reference, subject, name, found)
+        if found.status is None and subject.witnessed is not None:
+            met = witness.again(self.bench, self.reference, subject)
+            found = found if met.status is None else met
+        if deaths:
+            found = replace(found, evidence={**found.evidence, "workers_died": list(deaths)})
+        return name, found
 
     def _confirm(self, judging: Judging) -> Outcome:
         found, gain = confirm.check(
@@ -328,6 +341,10 @@ class Gate:
         }
         return outcome.status is None, gain, evidence
 
+    def machine_fault(self) -> str:
+        """See :meth:`kernelsmith.ports.Judge.machine_fault`."""
+        return health.fault_of_machine(self.bench)
+
     def close(self) -> None:
         """Ends the workers."""
         self.bench.close()
@@ -343,7 +360,8 @@ class Gate:
             subject = Subject(candidate=candidate, role="launcher")
             if candidate.id == self.seed.id:
                 subject = replace(reference.seed, role="launcher")
-            found = self.bench.prepare(subject, self.task.cases)
+            with self.bench.workers.allowed(None):
+                found = self.bench.prepare(subject, self.task.cases)
             if found.status is not None:
                 raise EvidenceError(
                     f"incumbent {candidate.id} fails: {found.status}: {found.message}",

@@ -47,7 +47,7 @@ def observe(
         observed=True,
     )
     files = {f"{name}.obj": code for name, (_, code) in built.items()}
-    reply = bench.submit(subject.role, job, files)
+    reply = bench.workers.submit(subject.role, job, files)
     try:
         result = expect(reply.result, RunsResult)
         if result.failure is not None:

@@ -27,7 +27,8 @@ Form = tuple[str, str, tuple[tuple[str, int], ...]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """How much the gate does. The defaults are the latency rule as written; only tests, which time
-    nothing, may use fewer sessions, and then nothing is accepted."""
+    nothing, may use fewer sessions, and then nothing is accepted. ``candidate_s``: what one
+    candidate may take over all its checks; an accepted one takes about a minute."""
 
     sessions_max: int = 60
     give_up_lead: int = 8
@@ -39,6 +40,7 @@ class Limits:
     trace_timeout_s: float = 60.0
     compile_timeout_s: float = 120.0
     session_timeout_s: float = 60.0
+    candidate_s: float = 1800.0
 
 
 def limits_on(device: str) -> Limits:
@@ -51,6 +53,7 @@ def limits_on(device: str) -> Limits:
         trace_timeout_s=120.0,
         compile_timeout_s=600.0,
         session_timeout_s=180.0,
+        candidate_s=7200.0,
     )
 
 

@@ -51,6 +51,7 @@ from kernelsmith.model.messages import (
     TraceJob,
     TraceResult,
     WorkerFailure,
+    failed_job,
 )
 from kernelsmith.model.nouns import (
     ITEMSIZE_BYTES,
@@ -146,6 +147,7 @@ __all__ = [
     "WorkerFailure",
     "candidate_id",
     "cost_usd",
+    "failed_job",
     "new_candidate",
     "seed_candidate",
     "sentence",

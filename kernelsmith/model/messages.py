@@ -326,3 +326,14 @@ class TimeResult:
 
 Job = TraceJob | CompileJob | RunJob | TimeJob
 JobResult = TraceResult | CompileResult | RunsResult | TimeResult
+
+
+def failed_job(job: Job, failure: WorkerFailure, seconds: float = 0.0) -> JobResult:
+    """The result of a job of which nothing is known but how it failed."""
+    if isinstance(job, TraceJob):
+        return TraceResult(plans={}, classes={}, failure=failure)
+    if isinstance(job, CompileJob):
+        return CompileResult(objects={}, failure=failure)
+    if isinstance(job, RunJob):
+        return RunsResult(runs=(), failure=failure)
+    return TimeResult(cases=(), seconds=seconds, failure=failure)

@@ -10,10 +10,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from kernelsmith import errors
-from kernelsmith.errors import KernelsmithError, SandboxError
+from kernelsmith.errors import KernelsmithError, SandboxError, WorkerDeathError
 from kernelsmith.model import (
     ITEMSIZE_BYTES,
-    CompileJob,
     CompileResult,
     Job,
     JobResult,
@@ -24,6 +23,7 @@ from kernelsmith.model import (
     TraceJob,
     TraceResult,
     WorkerFailure,
+    failed_job,
 )
 from kernelsmith.model.messages import FailureStatus
 
@@ -66,14 +66,7 @@ def ending_of(said: dict[str, Any]) -> Ending | None:
 
 def failed(job: Job, status: FailureStatus, message: str, where: str, seconds: float) -> JobResult:
     """The result of a job whose process did not live to answer."""
-    failure = WorkerFailure(status=status, message=message, where=where)
-    if isinstance(job, TraceJob):
-        return TraceResult(plans={}, classes={}, failure=failure)
-    if isinstance(job, CompileJob):
-        return CompileResult(objects={}, failure=failure)
-    if isinstance(job, RunJob):
-        return RunsResult(runs=(), failure=failure)
-    return TimeResult(cases=(), seconds=seconds, failure=failure)
+    return failed_job(job, WorkerFailure(status=status, message=message, where=where), seconds)
 
 
 def result_of(job: Job, ending: Ending, answer: bytes | None, where: str) -> JobResult:
@@ -86,7 +79,7 @@ def result_of(job: Job, ending: Ending, answer: bytes | None, where: str) -> Job
         where: what the progress file named last.
 
     Raises:
-        SandboxError: the machine is to blame, or it cannot be told.
+        WorkerDeathError: it died in a way that does not tell whose fault it was.
         KernelsmithError: what the worker's own code raised, by its class.
     """
     if ending.timed_out:
@@ -215,8 +208,9 @@ def _signalled(job: Job, ending: Ending, where: str) -> JobResult:
         return failed(job, "TIMEOUT", "used up its processor time", where, ending.seconds)
     if name in CRASH_SIGNALS:
         return failed(job, "CRASH", f"died of {name}", where, ending.seconds)
-    raise SandboxError(
+    raise WorkerDeathError(
         f"a worker was killed by {name} at {where or 'its start'}",
+        where=where,
         hint="SIGKILL without a time-out is most often the system running out of memory",
     )
 
@@ -225,7 +219,7 @@ def _no_answer(job: Job, message: str, where: str, ending: Ending) -> JobResult:
     """Only a front end holds code that could end its process or garble its answer by intent."""
     if isinstance(job, TraceJob):
         return failed(job, "CRASH", message, where, ending.seconds)
-    raise SandboxError(f"a worker {message} (at {where or 'its start'})")
+    raise WorkerDeathError(f"a worker {message} (at {where or 'its start'})", where=where)
 
 
 def _raised(answer: bytes, where: str) -> KernelsmithError | None:
@@ -241,4 +235,6 @@ def _raised(answer: bytes, where: str) -> KernelsmithError | None:
         known: KernelsmithError = found(message[:500], hint=hint)
         return known
     text = f"a worker failed at {where or 'its start'}: {kind}: {message[:500]}"
+    if kind == "MemoryError":  # a job's limit, or the machine's: one failure does not tell
+        return WorkerDeathError(text, where=where, hint=hint)
     return SandboxError(text, hint=hint)

@@ -1,5 +1,6 @@
 """The child that runs one job: puts on its part of the wall, works, writes one answer, is gone."""
 
+import errno
 import gc
 import json
 import os
@@ -111,8 +112,9 @@ def _run(job: Job, folder: Path, progress: Progress) -> bytes:
 def _error(error: Exception) -> bytes:
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    no_memory = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
     described: dict[str, Any] = {
-        "kind": type(error).__name__,
+        "kind": "MemoryError" if no_memory else type(error).__name__,
         "message": str(error) if isinstance(error, KernelsmithError) else f"{error}{place}",
         "hint": error.hint if isinstance(error, KernelsmithError) else None,
     }

@@ -90,6 +90,9 @@ class ToldClock:
     def look(self, candidate: Candidate, incumbent: Candidate, kind: LookKind) -> Look:
         return self.gate.look(candidate, incumbent, kind)
 
+    def machine_fault(self) -> str:
+        return self.gate.machine_fault()
+
     def close(self) -> None:
         self.gate.close()
 

@@ -235,7 +235,7 @@ def never_accepted(corruption: Corruption) -> None:
         corruption, role=kind[0], job=kind[1], number=corruption.number % answers()[kind]
     )
     corruptor = Corruptor(corruption)
-    kit.gate.bench._sandbox = CorruptSandbox(corruptor)  # type: ignore[assignment]
+    kit.gate.bench.workers.sandbox = CorruptSandbox(corruptor)  # type: ignore[assignment]
     message = ""
     try:
         verdict = kit.judge(gain=GAIN)

@@ -116,17 +116,17 @@ def test_a_look_twice_runs_nothing_twice(gate: Gate) -> None:
     one = other_code(gate)
     first = gate.look(one, gate.seed, "bits")
     jobs = []
-    submit = gate.bench.submit
+    submit = gate.bench.workers.submit
 
     def counted(*job: Any) -> Any:
         jobs.append(job)
         return submit(*job)
 
-    gate.bench.submit = counted  # type: ignore[method-assign]
+    gate.bench.workers.submit = counted  # type: ignore[method-assign]
     try:
         assert gate.look(one, gate.seed, "bits").checks == first.checks
     finally:
-        gate.bench.submit = submit  # type: ignore[method-assign]
+        gate.bench.workers.submit = submit  # type: ignore[method-assign]
     assert jobs == []
 
 

@@ -175,7 +175,7 @@ def by_id(candidate: Candidate) -> str:
 @dataclass
 class FakeJudge:
     """``status`` decides each verdict; ``holds`` the final timing; ``fails`` says whether the
-    machine fails first. ``mark``: a file touched when judging begins. ``clock`` moves by ``cost_s``
+    machine fails first; ``fault`` what the seed shows of it. ``mark``: a file touched when judging begins. ``clock`` moves by ``cost_s``
     a verdict and ``session_s`` a session."""
 
     status: Callable[[Candidate], str] = by_id
@@ -191,6 +191,7 @@ class FakeJudge:
     retimed: list[str] = field(default_factory=list)
     timings: list[int] = field(default_factory=list)
     closed: bool = False
+    fault: Callable[[], str] = lambda: ""
     cut_retiming: list[BaseException] = field(default_factory=list)
 
     def judge(
@@ -234,6 +235,9 @@ class FakeJudge:
             seconds=0.0,
             against=incumbent.id,
         )
+
+    def machine_fault(self) -> str:
+        return self.fault()
 
     def close(self) -> None:
         self.closed = True

@@ -1,0 +1,86 @@
+"""The three workers of a gate: started when first needed, held to what a candidate may take, and
+what is done when one dies."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from kernelsmith.errors import InfrastructureError
+from kernelsmith.gate.allowance import Allowance
+from kernelsmith.gate.blame import Unanswered, settled
+from kernelsmith.model import Job, RunJob, TimeJob
+from kernelsmith.ports import Device, Reply, Role, Sandbox, Worker
+
+ROLES: tuple[Role, ...] = ("frontend", "launcher", "seed")
+
+
+class Workers:
+    """Workers by role.
+
+    Args:
+        device: what runs and times is in turn on it.
+        sandbox: starts them.
+        fault: what is wrong with this machine, "" if the seed still runs here; asked when a worker
+            died. None: a death is raised, whoever is to blame.
+    """
+
+    def __init__(
+        self, device: Device, sandbox: Sandbox, fault: Callable[[], str] | None = None
+    ) -> None:
+        self.device = device
+        self.fault = fault
+        # Deaths that were not the fault of the candidate at hand.
+        self.deaths: list[str] = []
+        self._allowance = Allowance()
+        self.sandbox = sandbox
+        self._workers: dict[Role, Worker] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """Ends the workers. Whoever waits for one in another thread gets none in its stead."""
+        self._closed = True
+        while self._workers:
+            _, worker = self._workers.popitem()
+            worker.close()
+
+    @contextmanager
+    def allowed(self, limit_s: float | None) -> Iterator[None]:
+        """Inside, candidates' jobs may take so many seconds together; None: no such limit. What the
+        block takes does not count for one around it."""
+        before, self._allowance = self._allowance, Allowance(limit_s=limit_s)
+        try:
+            with before.uncounted():
+                yield
+        finally:
+            self._allowance = before
+
+    def submit(self, role: Role, job: Job, files: Mapping[str, bytes] | None = None) -> Reply:
+        """One job on the worker of this role; the caller closes the reply.
+
+        Raises:
+            InfrastructureError: the machine failed, or the workers are closed.
+        """
+        if role == "seed":
+            with self._allowance.uncounted():
+                return self.send(role, job, files)
+        limited = self._allowance.within(job)
+        if isinstance(limited, Unanswered):
+            return limited
+        if self.fault is None:
+            return self.send(role, limited, files)
+        return settled(self, self.fault, role, limited, files)
+
+    def send(self, role: Role, job: Job, files: Mapping[str, bytes] | None = None) -> Reply:
+        """As :meth:`submit`, without a judgement about a worker that dies.
+
+        Raises:
+            WorkerDeathError: it died, and it is not known why.
+        """
+        if self._closed:
+            raise InfrastructureError("this gate is closed")
+        if role not in self._workers:
+            # They warm up side by side, and all are needed before long.
+            self._workers = {each: self.sandbox.start(each) for each in ROLES}
+        if not isinstance(job, RunJob | TimeJob):
+            return self._workers[role].submit(job, files)
+        with self.device.turn(alone=isinstance(job, TimeJob)):
+            return self._workers[role].submit(job, files)
