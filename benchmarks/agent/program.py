@@ -19,7 +19,16 @@ import watched
 from kernelsmith.cli.main import main
 from kernelsmith.errors import EvidenceError
 from kernelsmith.gate.judge import Gate
-from kernelsmith.model import Candidate, CheckResult, Gain, Look, LookKind, Task, Verdict
+from kernelsmith.model import (
+    Candidate,
+    CheckResult,
+    Gain,
+    Look,
+    LookKind,
+    Share,
+    Task,
+    Verdict,
+)
 from kernelsmith.ports import Device, Judge, Sandbox
 from kernelsmith.wiring import Wiring, real
 
@@ -51,8 +60,13 @@ class JudgeOfNothing:
         stamp(look=True)
         return Look(kind=kind, candidate=candidate.id, status=None, checks=(), seconds=0.0)
 
-    def retime(self, candidate: Candidate, sessions: int) -> tuple[bool, Gain, dict[str, Any]]:
+    def retime(
+        self, candidate: Candidate, sessions: int, timings: int
+    ) -> tuple[bool, Gain, dict[str, Any]]:
         raise EvidenceError("nothing was accepted, so nothing can be re-timed")
+
+    def machine_fault(self) -> str:
+        return ""
 
     def close(self) -> None:
         return None
@@ -83,8 +97,13 @@ class JudgeOfBits:
             seconds=sum(check.seconds for check in verdict.checks),
         )
 
-    def retime(self, candidate: Candidate, sessions: int) -> tuple[bool, Gain, dict[str, Any]]:
+    def retime(
+        self, candidate: Candidate, sessions: int, timings: int
+    ) -> tuple[bool, Gain, dict[str, Any]]:
         raise EvidenceError("nothing was accepted, so nothing can be re-timed")
+
+    def machine_fault(self) -> str:
+        return self.gate.machine_fault()
 
     def close(self) -> None:
         self.gate.close()
@@ -131,7 +150,7 @@ JUDGES: dict[str, Callable[[Task, Device, Sandbox, int], Judge]] = {
 }
 
 
-def unproved(judge: Any) -> dict[str, Any]:
+def unproved(judge: Any, share: Share | None) -> dict[str, Any]:
     """In place of the self-proof."""
     return {
         "cheats": {"tried": 0, "rejected": 0},
