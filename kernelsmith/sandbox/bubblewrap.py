@@ -7,13 +7,14 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kernelsmith.errors import MissingError
 from kernelsmith.ports import Role
 from kernelsmith.sandbox import paths
-from kernelsmith.sandbox.client import Command
+from kernelsmith.sandbox.pipes import Command, start
 from kernelsmith.sandbox.pool import Leased, Pool
 from kernelsmith.sandbox.spool import open_spool
 
@@ -34,7 +35,9 @@ class Bubblewrap:
 
     def start(self, role: Role) -> Leased:
         """A worker behind the wall; its first job waits until the template is ready."""
-        return self.pool.lease(role, lambda folder: self._command(role, folder))
+        return self.pool.lease(
+            role, lambda folder: partial(start, self._command(role, folder), self.pool.starter)
+        )
 
     def _command(self, role: Role, folder: Path) -> Command:
         nodes, driver = paths.gpu_nodes(role), paths.driver_folder(role)
@@ -52,6 +55,7 @@ class Bubblewrap:
             arguments=(*wall_arguments(self.program, folder, nodes, driver), "--", *inside),
             environment={},
             working_folder=Path("/"),
+            log=folder.with_name(f"{folder.name}.log"),
         )
 
     def describe(self) -> dict[str, Any]:

@@ -1,22 +1,19 @@
 """The host's side of a worker: jobs out, validated answers in."""
 
-import contextlib
 import itertools
 import json
 import os
 import pickle
-import select
 import shutil
-import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from kernelsmith.errors import SandboxError
+from kernelsmith.active_clock import Countdown
+from kernelsmith.errors import SandboxError, WorkerDeathError
 from kernelsmith.model import Job, JobResult, TraceJob
 from kernelsmith.sandbox.answers import Ending, ending_of, result_of
 from kernelsmith.sandbox.spool import make_folder, read_file, write_file
@@ -28,42 +25,42 @@ ERRORS = "errors.txt"
 START_TIMEOUT_S = 120.0
 # The template itself enforces a job's limit; the host only notices that the template hangs.
 GRACE_S = 30.0
-MAX_LINE_BYTES = 1 << 16
 MAX_TEXT_BYTES = 1 << 16
-MAX_LOG_BYTES = 1 << 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """How a sandbox starts a template."""
+class Line(Protocol):
+    """How the host speaks to a template that was started: names of jobs there, JSON lines back."""
 
-    arguments: tuple[str, ...]
-    environment: Mapping[str, str]
-    working_folder: Path
+    def send(self, name: str) -> None:
+        """Names a job. Raises OSError: the template is gone."""
 
+    def receive(self, left: Countdown) -> bytes | None:
+        """Its next line. None: it is gone, was silent for so long, or said more than was asked."""
 
-@dataclass(slots=True, kw_only=True)
-class Process:
-    """A template that was started; ``ready`` is what it said of itself, once it has."""
+    def last_words(self) -> str:
+        """What it wrote last on standard error, most often the exception it died of."""
 
-    popen: subprocess.Popen[bytes]
-    pending: bytes = b""
-    ready: dict[str, Any] | None = None
+    def end(self) -> None:
+        """Ends it with all that it started."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SpoolWorker:
-    """A template behind a wall, spoken to over a spool folder and two pipes.
+    """A template behind a wall, spoken to over a spool folder and a line.
 
     The template is started at once and waited for at the first job, so several start in parallel.
     One job at a time; a dead template is an error once and started anew for the next job.
+    ``start`` starts one; ``owner`` is the user inside the wall where that is another than the
+    host's; ``ready`` is what the template said of itself, once it has.
     """
 
     role: str
     folder: Path
-    command: Command
-    starter: ThreadPoolExecutor
-    process: Process | None = None
+    start: Callable[[], Line]
+    clock: Callable[[], float] = time.monotonic
+    owner: int | None = None
+    line: Line | None = None
+    ready: dict[str, Any] | None = None
     numbers: Iterator[int] = field(default_factory=itertools.count)
     turn: threading.Lock = field(default_factory=threading.Lock)
     closed: bool = False
@@ -72,13 +69,15 @@ class SpoolWorker:
         """Runs one job; see :class:`kernelsmith.ports.Worker`.
 
         Raises:
-            SandboxError: the template did not start, died or hung; the worker is closed.
+            WorkerDeathError: template or job died or hung, and it is not known why; the next job
+                gets a new template.
+            SandboxError: the template did not start; the worker is closed.
             StorageError: the spool is full.
         """
         with self.turn:
             if self.closed:
                 raise SandboxError(f"the {self.role} worker is closed")
-            process = self.started()
+            line = self.started()
             name = f"{next(self.numbers)}"
             path = self.folder / name
             make_folder(path)
@@ -86,8 +85,14 @@ class SpoolWorker:
             reply: SpoolReply | None = None
             try:
                 for file, data in {**(files or {}), JOB: pickle.dumps(job)}.items():
-                    write_file(folder, file, data)
-                ending = self._run(process, name, job.timeout_s)
+                    write_file(folder, file, data, owner=self.owner)
+                if self.owner is not None:
+                    os.fchown(folder, self.owner, -1)
+                try:
+                    ending = self._run(line, name, job.timeout_s)
+                except WorkerDeathError as error:
+                    error.where = _text(folder, PROGRESS)
+                    raise
                 answer = _answer_of(job, folder)
                 try:
                     result = result_of(job, ending, answer, _text(folder, PROGRESS))
@@ -100,27 +105,28 @@ class SpoolWorker:
                     os.close(folder)
                     shutil.rmtree(path, ignore_errors=True)
 
-    def started(self) -> Process:
+    def started(self) -> Line:
         """The living template, ready for jobs; starts one if need be.
 
         Raises:
             SandboxError: it does not start.
         """
-        if self.process is None:
+        if self.line is None:
             self.launch()
-        process = self.process
-        assert process is not None
-        if process.ready is None:
-            process.ready = self._answer(process, START_TIMEOUT_S, "start")
-        return process
+        line = self.line
+        assert line is not None
+        if self.ready is None:
+            self.ready = self._answer(line, START_TIMEOUT_S, "start")
+        return line
 
     def launch(self) -> None:
-        """Starts a template without waiting for it.
+        """Starts a template without waiting for it."""
+        self.line = self.start()
 
-        The wall dies with the thread that started it, so a thread of the sandbox does it: the
-        caller's may end before the worker's use does.
-        """
-        self.process = Process(popen=self.starter.submit(self._popen).result())
+    def renew(self) -> None:
+        """Ends the template; the next job starts another."""
+        with self.turn:
+            self._end()
 
     def close(self) -> None:
         """Ends the template and removes its folder. Closing twice is harmless."""
@@ -130,83 +136,48 @@ class SpoolWorker:
                 self._end()
                 shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _popen(self) -> subprocess.Popen[bytes]:
-        with (self.folder.parent / f"{self.folder.name}.log").open("wb") as log:
-            return subprocess.Popen(
-                self.command.arguments,
-                env=dict(self.command.environment),
-                cwd=self.command.working_folder,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                close_fds=True,
-                # Not in the terminal's process group: Ctrl-C is the host's to handle.
-                start_new_session=True,
-            )
-
-    def _run(self, process: Process, name: str, timeout_s: float) -> Ending:
-        stdin = process.popen.stdin
-        assert stdin is not None
+    def _run(self, line: Line, name: str, timeout_s: float) -> Ending:
         try:
-            stdin.write(name.encode() + b"\n")
-            stdin.flush()
+            line.send(name)
         except OSError:
-            raise self._died("a job") from None
+            raise self._died("a job", WorkerDeathError) from None
         said: dict[str, Any] = {}
         try:
-            said = self._answer(process, timeout_s + GRACE_S, f"job {name}")
+            said = self._answer(line, timeout_s + GRACE_S, f"job {name}", WorkerDeathError)
         finally:
             # Interrupted while waiting (Ctrl-C): its late answer must not meet the next job.
             if said.get("job") != name:
                 self._end()
         ending = ending_of(said)
-        if said.get("job") != name or process.pending or ending is None:
-            raise self._died(f"job {name}")
+        if said.get("job") != name or ending is None:
+            raise self._died(f"job {name}", WorkerDeathError)
         return ending
 
-    def _answer(self, process: Process, timeout_s: float, what: str) -> dict[str, Any]:
-        """The template's next line. Only the template writes here: children have no descriptor."""
-        stdout = process.popen.stdout
-        assert stdout is not None
-        deadline = time.monotonic() + timeout_s
-        poll = select.poll()
-        poll.register(stdout, select.POLLIN)
-        while b"\n" not in process.pending:
-            left = deadline - time.monotonic()
-            readable = poll.poll(max(left, 0) * 1000)
-            data = os.read(stdout.fileno(), MAX_LINE_BYTES) if readable else b""
-            if not data or len(process.pending) > MAX_LINE_BYTES:
-                raise self._died(what)
-            process.pending += data
-        line, process.pending = process.pending.split(b"\n", 1)
+    def _answer(
+        self, line: Line, timeout_s: float, what: str, kind: type[SandboxError] = SandboxError
+    ) -> dict[str, Any]:
+        """What the template says next, within so many active seconds."""
+        text = line.receive(Countdown(left_s=timeout_s, clock=self.clock))
         try:
-            said = json.loads(line)
+            said = json.loads(text) if text is not None else None
         except (ValueError, RecursionError):
             said = None
         if not isinstance(said, dict):
-            raise self._died(what)
+            raise self._died(what, kind)
         return said
 
-    def _died(self, what: str) -> SandboxError:
+    def _died(self, what: str, kind: type[SandboxError] = SandboxError) -> SandboxError:
+        line = self.line
         self._end()
-        log = self.folder.parent / f"{self.folder.name}.log"
-        with contextlib.suppress(OSError):
-            lines = log.read_bytes()[-MAX_LOG_BYTES:].decode("utf-8", "replace").split("\n")
-            last = next((line for line in reversed(lines) if line.strip()), "")
-            if last:
-                return SandboxError(f"the {self.role} worker died at {what}: {last.strip()[:300]}")
-        return SandboxError(f"the {self.role} worker died or hung at {what}")
+        last = line.last_words().strip()[:300] if line is not None else ""
+        if last:
+            return kind(f"the {self.role} worker died at {what}: {last}")
+        return kind(f"the {self.role} worker died or hung at {what}")
 
     def _end(self) -> None:
-        process, self.process = self.process, None
-        if process is None:
-            return
-        for pipe in (process.popen.stdin, process.popen.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-        process.popen.kill()
-        process.popen.wait()
+        line, self.line, self.ready = self.line, None, None
+        if line is not None:
+            line.end()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -260,4 +231,9 @@ def _text(folder: int, name: str) -> str:
 def _with_last_line(error: SandboxError, printed: str) -> SandboxError:
     """Adds what the worker printed last, most often the exception it died of."""
     last = printed.rsplit("\n", 1)[-1].strip()[:300]
-    return SandboxError(f"{error.message}: {last}", hint=error.hint) if last else error
+    if not last:
+        return error
+    told = f"{error.message}: {last}"
+    if isinstance(error, WorkerDeathError):
+        return WorkerDeathError(told, where=error.where, hint=error.hint)
+    return SandboxError(told, hint=error.hint)

@@ -6,34 +6,42 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kernelsmith.active_clock import ActiveClock
 from kernelsmith.errors import SandboxError
 from kernelsmith.model import Job
-from kernelsmith.sandbox.client import Command, SpoolReply, SpoolWorker
+from kernelsmith.sandbox.client import Line, SpoolReply, SpoolWorker
 from kernelsmith.sandbox.spool import Spool
 
 
 @dataclass(slots=True, kw_only=True)
 class Pool:
     """The templates of a sandbox. A template costs seconds and hundreds of megabytes, so it lives
-    until the sandbox is closed, whoever stops using it."""
+    until the sandbox is closed, whoever stops using it. ``clock`` counts the seconds that jobs and
+    starts may take; ``owner`` is the user inside the wall, where that is not the host's."""
 
     spool: Spool
+    owner: int | None = None
+    clock: ActiveClock = field(default_factory=ActiveClock)
     starter: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
     workers: dict[str, SpoolWorker] = field(default_factory=dict)
     turn: threading.Lock = field(default_factory=threading.Lock)
 
-    def lease(self, role: str, command: Callable[[Path], Command]) -> "Leased":
+    def lease(self, role: str, starts: Callable[[Path], Callable[[], Line]]) -> "Leased":
         """A worker of this role; its template is started if there is none yet.
 
         Args:
             role: see :data:`kernelsmith.ports.Role`.
-            command: what starts a template whose spool is this folder.
+            starts: gives what starts a template whose spool is this folder.
         """
         with self.turn:
             if role not in self.workers:
-                folder = self.spool.folder(role)
+                folder = self.spool.folder(role, self.owner)
                 worker = SpoolWorker(
-                    role=role, folder=folder, command=command(folder), starter=self.starter
+                    role=role,
+                    folder=folder,
+                    start=starts(folder),
+                    clock=self.clock,
+                    owner=self.owner,
                 )
                 worker.launch()
                 self.workers[role] = worker
@@ -61,6 +69,10 @@ class Leased:
         if self.closed:
             raise SandboxError(f"this {self.worker.role} worker is closed")
         return self.worker.submit(job, files)
+
+    def renew(self) -> None:
+        """See :meth:`SpoolWorker.renew`: for all uses of it."""
+        self.worker.renew()
 
     def close(self) -> None:
         """Ends this use; the template stays warm for the next."""

@@ -10,12 +10,13 @@ import json
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kernelsmith.ports import Role
 from kernelsmith.sandbox import paths
-from kernelsmith.sandbox.client import Command
+from kernelsmith.sandbox.pipes import Command, start
 from kernelsmith.sandbox.pool import Leased, Pool
 from kernelsmith.sandbox.spool import open_spool
 
@@ -43,7 +44,9 @@ class Process:
 
     def start(self, role: Role) -> Leased:
         """A worker that puts up its wall itself; its first job waits until it is ready."""
-        return self.pool.lease(role, lambda folder: self._command(role, folder))
+        return self.pool.lease(
+            role, lambda folder: partial(start, self._command(role, folder), self.pool.starter)
+        )
 
     def _command(self, role: Role, folder: Path) -> Command:
         tmp = self.pool.spool.folder(f"{folder.name}-tmp")
@@ -68,6 +71,7 @@ class Process:
             arguments=tuple(paths.worker_command(role, str(folder), settings)),
             environment=paths.environment(str(tmp), [packages, *seen.python_path], driver),
             working_folder=tmp,
+            log=folder.with_name(f"{folder.name}.log"),
         )
 
     def describe(self) -> dict[str, Any]:

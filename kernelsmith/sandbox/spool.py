@@ -31,10 +31,12 @@ class Spool:
     path: Path
     lock: int
 
-    def folder(self, name: str) -> Path:
-        """A new folder in the spool."""
+    def folder(self, name: str, owner: int | None = None) -> Path:
+        """A new folder in the spool, for ``owner`` if not for this user."""
         path = self.path / name
         make_folder(path)
+        if owner is not None:
+            os.chown(path, owner, -1)
         return path
 
     def close(self) -> None:
@@ -109,8 +111,8 @@ def make_folder(path: Path) -> None:
         raise StorageError(f"cannot make {path}: {error.strerror}") from error
 
 
-def write_file(folder: int, name: str, data: bytes) -> None:
-    """Writes a new file in the folder of this descriptor.
+def write_file(folder: int, name: str, data: bytes, *, owner: int | None = None) -> None:
+    """Writes a new file in the folder of this descriptor, for ``owner`` if not for this user.
 
     Raises:
         StorageError: the disk is full, or will not have it.
@@ -121,6 +123,8 @@ def write_file(folder: int, name: str, data: bytes) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
             file.write(data)
+            if owner is not None:
+                os.fchown(file.fileno(), owner, -1)
     except OSError as error:
         raise StorageError(
             f"cannot write {name} into the spool: {error.strerror}",

@@ -6,13 +6,15 @@ import random
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from hypothesis import strategies as st
 
 from kernelsmith.errors import KernelsmithError, SandboxError
 from kernelsmith.model import CompileJob, CompileResult
-from kernelsmith.sandbox.client import Command, SpoolWorker
+from kernelsmith.sandbox import pipes
+from kernelsmith.sandbox.client import SpoolWorker
 from kernelsmith.sandbox.spool import MAX_ANSWER_BYTES, read_file
 from tests.fuzz.mutation import bytes_of, mutated
 from tests.fuzz.properties import Property
@@ -180,10 +182,14 @@ def next_job_is_well(ill: Ill) -> None:
         sound = template(own, ill)
         (own / "run.sh").write_text(ILL + WELL)
         arguments = ("/bin/sh", str(own / "run.sh"), str(own), str(spool))
-        command = Command(
-            arguments=arguments, environment={"PATH": "/usr/bin:/bin"}, working_folder=own
+        command = pipes.Command(
+            arguments=arguments,
+            environment={"PATH": "/usr/bin:/bin"},
+            working_folder=own,
+            log=own / "log",
         )
-        worker = SpoolWorker(role="launcher", folder=spool, command=command, starter=starter)
+        start = partial(pipes.start, command, starter)
+        worker = SpoolWorker(role="launcher", folder=spool, start=start)
         try:
             _first(worker, sound)
             for _ in range(2):

@@ -66,8 +66,8 @@ def test_a_dead_template_is_the_machines_fault_and_is_started_anew(frontend, wal
     launcher = walls.sandbox_of(frontend).start("launcher")
     nothing = CompileJob(ttirs={}, device="cpu")
     launcher.submit(nothing).close()
-    assert launcher.worker.process is not None
-    os.killpg(launcher.worker.process.popen.pid, signal.SIGKILL)
+    assert launcher.worker.line is not None
+    os.killpg(launcher.worker.line.popen.pid, signal.SIGKILL)
     with pytest.raises(SandboxError, match="launcher worker died"):
         launcher.submit(nothing)
     reply = launcher.submit(nothing)

@@ -81,7 +81,7 @@ def test_an_interrupted_job_leaves_no_answer_for_the_next(walls, frontend):
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        process = worker.worker.process
+        process = worker.worker.line
         assert process is not None
         # A template that is stopped cannot answer, so the wait is certain to be interrupted.
         os.killpg(process.popen.pid, signal.SIGSTOP)
