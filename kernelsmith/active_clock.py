@@ -55,6 +55,11 @@ class ActiveClock:
             self._stopped_s = None
             return stood_s
 
+    def skip(self, seconds: float) -> None:
+        """Leaves out so many seconds that have passed while nobody could stop it."""
+        with self._lock:
+            self._lost_s += seconds
+
     def _now_s(self) -> float:
         now_s = self.base() if self._stopped_s is None else self._stopped_s
         return now_s - self._lost_s

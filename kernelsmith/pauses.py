@@ -1,0 +1,189 @@
+"""Whether a run's machine is given back now: what the threads of a run share about it.
+
+The main thread asks before each judgement (:meth:`Pauses.rest`) and each job
+(:meth:`Pauses.admit`), model calls before they go out (:meth:`Pauses.passed`). ``pausing`` closes
+and opens.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kernelsmith.active_clock import ActiveClock
+from kernelsmith.errors import KernelsmithError
+
+Level = Literal["resident", "freeze", "journal"]
+LEVELS: tuple[Level, ...] = ("resident", "freeze", "journal")
+"""From what gives back least to what gives back most."""
+RESERVED = ("memory",)
+"""Levels that a later version may have: all memory frozen to the disk."""
+POLL_S = 0.1
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A device's turn that can be let go and taken again while its holder waits for a job."""
+
+    enter: Callable[[], AbstractContextManager[None]]
+    stack: ExitStack = field(default_factory=ExitStack)
+    over: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Pauses:
+    """A run's pauses. ``clock`` counts the run's active seconds; ``epoch`` how often its workers
+    stood still: what a job measured across one counts for nothing."""
+
+    clock: ActiveClock = field(default_factory=ActiveClock)
+    epoch: int = 0
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _level: Level | None = None
+    _failure: KernelsmithError | None = None
+    _resting: bool = False
+    _turns: list[_Turn] = field(default_factory=list)
+    _discarded: list[str] = field(default_factory=list)
+
+    # ------------------------------------------------------------------------- who is asked to wait
+
+    @property
+    def level(self) -> Level | None:
+        """Why things wait now; None: nothing does."""
+        return self._level
+
+    @property
+    def resting(self) -> bool:
+        """Whether the loop waits between two judgements."""
+        return self._resting
+
+    def rest(self) -> None:
+        """Between two judgements: waits while the run is paused.
+
+        Raises:
+            KernelsmithError: after a pause the workers are not what they were.
+        """
+        with self._changed:
+            self._resting = True
+            try:
+                while self._level is not None:
+                    self._changed.wait()
+            finally:
+                self._resting = False
+            self._raise_failure()
+
+    def admit(self) -> int:
+        """Before a job: waits while workers stand still, and until they have shown after it that
+        they are what they were. Returns the epoch that the job begins in.
+
+        Raises:
+            KernelsmithError: they are not.
+        """
+        with self._changed:
+            while self._level == "freeze":
+                self._changed.wait()
+            self._raise_failure()
+            return self.epoch
+
+    def overlapped(self, epoch: int) -> bool:
+        """Whether workers stood still since that epoch began."""
+        return self.epoch != epoch
+
+    def discard(self, what: str) -> None:
+        """Notes that a job's answer was thrown away, unread, for the record."""
+        with self._changed:
+            self._discarded.append(what)
+
+    def take_discarded(self) -> list[str]:
+        """What was thrown away since this was last asked."""
+        with self._changed:
+            taken, self._discarded = self._discarded, []
+            return taken
+
+    async def passed(self) -> float:
+        """A model call waits here while the run is paused. Returns for how long, in seconds."""
+        began_s = time.monotonic()
+        while self._level is not None:
+            await asyncio.sleep(POLL_S)
+        return time.monotonic() - began_s
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleeps so many active seconds."""
+        until_s = self.clock() + seconds
+        while (left_s := until_s - self.clock()) > 0:
+            await asyncio.sleep(min(left_s, 10 * POLL_S))
+
+    @contextmanager
+    def turn(self, enter: Callable[[], AbstractContextManager[None]]) -> Iterator[bool]:
+        """Holds a device's turn, which is let go while workers stand still, so that other runs of
+        the machine get theirs. False: they stood still while this waited for its turn; ask again.
+        """
+        held = _Turn(enter)
+        held.stack.enter_context(enter())
+        try:
+            with self._changed:
+                if self._level != "freeze":
+                    self._turns.append(held)
+            yield held in self._turns
+        finally:
+            with self._changed:
+                held.over = True
+                if held in self._turns:
+                    self._turns.remove(held)
+            held.stack.close()
+
+    # ------------------------------------------------------------------------ who closes and opens
+
+    def close(self, level: Level) -> None:
+        """From now on things wait. A deeper level may follow."""
+        with self._changed:
+            self._level = level
+
+    def freeze(self) -> None:
+        """As :meth:`close`; whatever jobs under way measure counts for nothing."""
+        with self._changed:
+            self._level = "freeze"
+            self.epoch += 1
+
+    def let_turns_go(self) -> None:
+        """Once workers stand still: other runs of the machine may use its devices."""
+        with self._changed:
+            turns = list(self._turns)
+        for held in turns:
+            held.stack.close()
+
+    def take_turns(self) -> None:
+        """Takes again what was let go, for the jobs that are about to go on."""
+        with self._changed:
+            turns = list(self._turns)
+        for held in turns:
+            held.stack.enter_context(held.enter())
+            with self._changed:
+                over = held.over
+            if over:  # its holder was interrupted meanwhile
+                held.stack.close()
+
+    def skip(self, seconds: float) -> None:
+        """The whole process stood still for so long, or the machine did."""
+        with self._changed:
+            self.epoch += 1
+        self.clock.skip(seconds)
+
+    def open(self) -> None:
+        """Things go on."""
+        with self._changed:
+            self._level = None
+            self._changed.notify_all()
+
+    def fail(self, error: KernelsmithError) -> None:
+        """Things go on no more: whoever waits, and whoever asks from now on, gets this."""
+        with self._changed:
+            self._failure = error
+            self._level = None
+            self._changed.notify_all()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
