@@ -2,8 +2,8 @@
 
 An option on the command line wins over the environment, which wins over the file in the current
 folder. The file may hold ``db``, ``tasks`` (a list of folders), ``device``, ``sandbox``,
-``proposer``, ``time_limit`` and the table ``agent`` (the fields of ``model.AgentSettings``); any
-other key is an error.
+``proposer``, ``time_limit`` and the tables ``agent`` (the fields of ``model.AgentSettings``) and
+``operations`` (those of :class:`Operations`); any other key is an error.
 """
 
 import os
@@ -11,7 +11,7 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,10 @@ DEFAULT_TIME_LIMIT = "8h"
 DEFAULT_MODEL = "claude-opus-5-5"
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 GIT_TIMEOUT_S = 5.0
+WEBHOOK_VARIABLE = "KERNELSMITH_SUMMARY_WEBHOOK"
+LOG_LEVELS = ("debug", "info", "warning", "error")
+SHORTEST_SECRET = 8
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|WEBHOOK", re.IGNORECASE)
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -39,6 +43,23 @@ class Settings:
     proposer: str = "search"
     time_limit: str = DEFAULT_TIME_LIMIT
     agent: Mapping[str, Any] = field(default_factory=dict)
+    operations: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operations:
+    """What a run tells to the outside while it goes on and at its end. ``summary_webhook`` is a
+    secret: whoever has it may write where it leads. ``secrets``: what stays out of every log."""
+
+    log: Path | None = None
+    log_level: str = "info"
+    metrics_port: int | None = None
+    metrics_address: str = "127.0.0.1"
+    metrics_to: Path | None = None
+    summary_to: Path | None = None
+    summary_webhook: str = field(default="", repr=False)
+    summary_command: str = ""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +196,51 @@ def shipped_prices() -> dict[str, Price]:
     return {model: _price(model, rates) for model, rates in tomllib.loads(text).items()}
 
 
+def operations(
+    table: Mapping[str, Any], environment: Mapping[str, str] | None = None, **options: Any
+) -> Operations:
+    """What a run tells: ``options`` that are not None, else ``KERNELSMITH_SUMMARY_WEBHOOK`` of the
+    environment, else the file's table.
+
+    Raises:
+        InputError: an unknown key, a wrong type, level or address.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    variables = os.environ if environment is None else environment
+    known = [each.name for each in fields(Operations) if each.name != "secrets"]
+    unknown = sorted(set(table) - set(known))
+    if unknown:
+        raise InputError(f"unknown key operations.{unknown[0]}", hint=f"known: {', '.join(known)}")
+    given = {name: value for name, value in options.items() if value is not None}
+    if (webhook := variables.get(WEBHOOK_VARIABLE)) and "summary_webhook" not in given:
+        given["summary_webhook"] = webhook
+    try:
+        found = TypeAdapter(Operations).validate_python({**table, **given})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"operations.{name}: {first['msg']}") from None  # the value may be secret
+    if found.log_level not in LOG_LEVELS:
+        raise InputError(f"no log level {found.log_level!r}", hint=f"{', '.join(LOG_LEVELS)}")
+    if found.metrics_port is not None and not 0 <= found.metrics_port <= 65535:
+        raise InputError(f"no port {found.metrics_port}", hint="0 takes any free one")
+    webhook = found.summary_webhook
+    if webhook and urlsplit(webhook).scheme not in ("http", "https"):
+        raise InputError("the webhook's address is no http or https URL", hint="https://HOST/PATH")
+    return replace(found, secrets=_secrets(variables, webhook))
+
+
+def _secrets(environment: Mapping[str, str], webhook: str) -> tuple[str, ...]:
+    """Values of variables that hold a secret by their names, and the webhook whole and without
+    its server; the longest first, so that none is cut in two by a shorter one."""
+    found = {value for name, value in environment.items() if _SECRET_NAME.search(name)}
+    if webhook:
+        found |= {webhook, webhook.partition("://")[2].partition("/")[2]}
+    long_enough = (each for each in found if len(each) >= SHORTEST_SECRET)
+    return tuple(sorted(long_enough, key=lambda each: (-len(each), each)))
+
+
 def gpu_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables that say which GPUs a process sees, and in which order: a worker must mean the
     same one as the host."""
@@ -247,7 +313,7 @@ def _read(path: Path) -> dict[str, Any]:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{path}: {error}", hint="mend the file or remove it") from error
-    kinds: dict[str, type] = {"tasks": list, "agent": dict}
+    kinds: dict[str, type] = {"tasks": list, "agent": dict, "operations": dict}
     names = Settings.__dataclass_fields__
     for key, value in found.items():
         if key not in names:
@@ -259,6 +325,10 @@ def _read(path: Path) -> dict[str, Any]:
         found["db"] = path.parent / found["db"]
     if "tasks" in found:
         found["tasks"] = tuple(path.parent / str(folder) for folder in found["tasks"])
+    table = found.get("operations", {})
+    for name in ("log", "metrics_to", "summary_to"):
+        if isinstance(table.get(name), str):
+            table[name] = path.parent / table[name]
     return found
 
 

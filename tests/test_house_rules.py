@@ -60,6 +60,7 @@ INHERITANCE_ALLOWED = re.compile(
     r"Error$|^Protocol$|^(Base|DeclarativeBase)$|BaseBackend|DriverBase|BaseModel|Exception"
     r"|GPUDriver|NodeVisitor|CSTTransformer|CSTVisitor|TorchDispatchMode|TorchFunctionMode"
     r"|NamedTuple|Enum|TypedDict|Structure|Mixin|Group|Generic|Record|_Strict|Model$"
+    r"|^Formatter$|^WatchedFileHandler$"
 )
 
 

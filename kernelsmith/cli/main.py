@@ -2,6 +2,7 @@
 
 import functools
 import io
+import logging
 import os
 import sys
 import traceback
@@ -80,6 +81,7 @@ def build_app() -> typer.Typer:
 def main(arguments: Sequence[str] | None = None, wiring: Wiring | None = None) -> int:
     """Runs one command and returns its exit code. ``wiring``: other builders, for tests."""
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    _expect_no_log()
     try:
         _prepare_streams()
         command = typer.main.get_command(build_app())
@@ -125,6 +127,13 @@ def _aborting(function: Callable[..., Any]) -> Callable[..., Any]:
             raise typer.Abort from error
 
     return called
+
+
+def _expect_no_log() -> None:
+    """Without ``--log`` records go nowhere: what a person must know is said on stderr anyway."""
+    ours = logging.getLogger("kernelsmith")
+    if not ours.handlers:
+        ours.addHandler(logging.NullHandler())
 
 
 def _prepare_streams() -> None:

@@ -21,8 +21,9 @@ NEVER = 2**62
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStanding:
     """A task of a run. ``gain``: the incumbent timed against the seed at the run's end; None
-    until then. ``incumbent``: the seed's id when nothing stands; ``unsupported``: accepted
-    candidates whose final timing failed."""
+    until then. ``estimate``: its gain over the seed as a product of confirms, 1.0 for the seed.
+    ``incumbent``: the seed's id when nothing stands; ``unsupported``: accepted candidates whose
+    final timing failed."""
 
     task: str
     seed: str
@@ -33,6 +34,7 @@ class TaskStanding:
     set_aside: int
     waiting: int
     incumbent: str
+    estimate: float
     gain: Gain | None
     unchecked: tuple[str, ...]
     unsupported: tuple[str, ...]
@@ -53,6 +55,7 @@ class RunStanding:
     began: Mapping[str, Any]
     elapsed_s: float
     stop_requested: bool
+    paused: bool
     tasks: tuple[TaskStanding, ...]
     agent: AgentStanding | None = None
 
@@ -76,6 +79,7 @@ def run_standing(connection: Connection, run_id: str) -> RunStanding:
         began=began[0],
         elapsed_s=_elapsed_s(connection, run_id),
         stop_requested=_stop_requested(connection, run_id),
+        paused=_paused(connection, run_id),
         tasks=tuple(_task(connection, run_id, task, seed) for task, seed in row["seeds"].items()),
         agent=agent_standing(connection, run_id, row["options"], began[0]),
     )
@@ -186,7 +190,7 @@ def _task(connection: Connection, run_id: str, task: str, seed: str) -> TaskStan
     retimed = _retimed(connection, run_id, task)
     unsupported = tuple(name for name, (holds, _) in retimed.items() if not holds)
     winners = connection.execute(
-        select(CandidateRow.id, VerdictRow.unchecked)
+        select(CandidateRow.id, VerdictRow.unchecked, VerdictRow.gain_vs_seed)
         .join(CandidateRow, CandidateRow.record == VerdictRow.record)
         .where(*here, VerdictRow.status == "ACCEPTED")
         .order_by(VerdictRow.step.desc())
@@ -206,6 +210,7 @@ def _task(connection: Connection, run_id: str, task: str, seed: str) -> TaskStan
         set_aside=set_aside,
         waiting=proposed - judged - set_aside,
         incumbent=incumbent,
+        estimate=(standing.gain_vs_seed if standing else None) or 1.0,
         gain=retimed[incumbent][1] if incumbent in retimed else None,
         unchecked=tuple(json.loads(standing.unchecked)) if standing else (),
         unsupported=unsupported,
@@ -236,3 +241,8 @@ def _elapsed_s(connection: Connection, run_id: str) -> float:
 def _stop_requested(connection: Connection, run_id: str) -> bool:
     kinds = ("started", "resumed", "stop_requested")
     return last_of(connection, run_id, kinds) == "stop_requested"
+
+
+def _paused(connection: Connection, run_id: str) -> bool:
+    kinds = ("started", "resumed", "paused", "thawed")
+    return last_of(connection, run_id, kinds) == "paused"

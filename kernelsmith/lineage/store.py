@@ -1,15 +1,19 @@
 """The store that the loop writes to: every append is one transaction and one link of the chain."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelsmith.lineage import database, histories
+from kernelsmith.lineage import database, histories, occurrences
 from kernelsmith.lineage.step import StepWriter
 from kernelsmith.lineage.writers import WRITERS, write_event
 from kernelsmith.model import Candidate
 from kernelsmith.ports import Judged
+
+_LOG = logging.getLogger(__name__)
+_WORTH_A_LOOK = ("retry", "set_aside", "agent_ended", "interrupted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,7 @@ class LineageStore:
             write = WRITERS.get(kind)
             identity = write(writer, payload) if write else write_event(writer, kind, payload)
             writer.finish()
+        _log(identity if kind == "run" else run_id, kind, payload)
         return identity
 
     def history(self, run_id: str, task: str) -> Sequence[Judged]:
@@ -57,3 +62,15 @@ class LineageStore:
 def open_store(path: Path, busy_timeout_s: float = database.BUSY_TIMEOUT_S) -> LineageStore:
     """Opens (and creates) the lineage for writing; see ``database.open_for_writing``."""
     return LineageStore(database=database.open_for_writing(path, busy_timeout_s))
+
+
+def _log(run_id: str, kind: str, payload: Mapping[str, Any]) -> None:
+    """What is on record is told to the log, too: never more, and never before."""
+    level = logging.WARNING if kind in _WORTH_A_LOOK else logging.INFO
+    if kind == "failed":
+        level = logging.ERROR
+    if not _LOG.isEnabledFor(level):
+        return
+    said = occurrences.fields(occurrences.of_payload(run_id, kind, payload))
+    event, message = said.pop("event"), said.pop("message", "")
+    _LOG.log(level, message or event, extra={"event": event, "facts": said})
