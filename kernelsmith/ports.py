@@ -31,6 +31,9 @@ class Worker(Protocol):
         """Runs one job. ``files`` are laid beside it. A candidate's crash or time-out comes back
         as the result's ``failure``; SandboxError is raised when the machine is to blame."""
 
+    def renew(self) -> None:
+        """Ends what runs; the next job meets a newly started worker."""
+
     def close(self) -> None: ...
 
 
@@ -48,6 +51,13 @@ class Sandbox(Protocol):
 
     def start(self, role: Role) -> Worker: ...
     def describe(self) -> dict[str, Any]: ...
+    def pause(self) -> None:
+        """All processes of all workers stand still when it returns; their memory stays. Time
+        limits of jobs under way stand still too. Pausing twice is harmless."""
+
+    def resume(self) -> None:
+        """They go on where they stood."""
+
     def close(self) -> None: ...
 
 
@@ -109,6 +119,20 @@ class OutlivesAgent(Protocol):
 
     def ended_early(self) -> str:
         """Why the agent ended before the run; "" while it has not."""
+
+
+@runtime_checkable
+class Rechecked(Protocol):
+    """A judge that can tell whether its workers still are what they were."""
+
+    def recheck(self, nonce: str) -> dict[str, Any]:
+        """After a pause: every worker answers a job that carries ``nonce``, and a case of the seed
+        gives the bits on record. Where it does not, workers are started anew, once. Returns what
+        was seen, JSON-able.
+
+        Raises:
+            EvidenceError: it does not after that either.
+        """
 
 
 class Judged(Protocol):

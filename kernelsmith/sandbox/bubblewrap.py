@@ -72,6 +72,14 @@ class Bubblewrap:
             "limits": dict(self.limits),
         }
 
+    def pause(self) -> None:
+        """See :meth:`Pool.pause`."""
+        self.pool.pause()
+
+    def resume(self) -> None:
+        """See :meth:`Pool.resume`."""
+        self.pool.resume()
+
     def close(self) -> None:
         """Ends all templates and removes the spool."""
         self.pool.close()

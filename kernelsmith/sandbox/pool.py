@@ -9,7 +9,9 @@ from pathlib import Path
 from kernelsmith.active_clock import ActiveClock
 from kernelsmith.errors import SandboxError
 from kernelsmith.model import Job
+from kernelsmith.sandbox import freezing
 from kernelsmith.sandbox.client import Line, SpoolReply, SpoolWorker
+from kernelsmith.sandbox.pipes import Pipes
 from kernelsmith.sandbox.spool import Spool
 
 
@@ -25,6 +27,7 @@ class Pool:
     starter: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
     workers: dict[str, SpoolWorker] = field(default_factory=dict)
     turn: threading.Lock = field(default_factory=threading.Lock)
+    stopped: list[freezing.Seen] = field(default_factory=list)
 
     def lease(self, role: str, starts: Callable[[Path], Callable[[], Line]]) -> "Leased":
         """A worker of this role; its template is started if there is none yet.
@@ -46,6 +49,29 @@ class Pool:
                 worker.launch()
                 self.workers[role] = worker
             return Leased(worker=self.workers[role])
+
+    def pause(self) -> None:
+        """Stops the templates that are children of the host, with all that they started; again:
+        whatever has been started since, too.
+
+        Raises:
+            SandboxError: some do not stop; those that did, go on.
+        """
+        self.clock.stop()
+        lines = [worker.line for worker in list(self.workers.values())]
+        try:
+            self.stopped = freezing.stop(
+                line.popen.pid for line in lines if isinstance(line, Pipes)
+            )
+        except SandboxError:
+            self.resume()
+            raise
+
+    def resume(self) -> None:
+        """Lets go on what :meth:`pause` stopped; harmless if nothing is."""
+        stopped, self.stopped = self.stopped, []
+        freezing.go_on(stopped)
+        self.clock.go()
 
     def close(self) -> None:
         """Ends all templates and removes the spool. Closing twice is harmless."""
