@@ -65,7 +65,16 @@ def give_up_privileges() -> None:
     nothing = (ctypes.c_uint32 * 6)()
     if libc.syscall(CAPSET, header, nothing) != 0:
         raise OSError(ctypes.get_errno(), "capset")
-    _prctl(libc, PR_SET_DUMPABLE, 0)
+    forbid_dumps()
+
+
+def forbid_dumps() -> None:
+    """No process of the same user may read this one's memory or its files in /proc.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    _prctl(ctypes.CDLL(None, use_errno=True), PR_SET_DUMPABLE, 0)
 
 
 def virtual_bytes() -> int:
