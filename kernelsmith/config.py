@@ -24,6 +24,7 @@ FILE_NAME = "kernelsmith.toml"
 DEFAULT_TIME_LIMIT = "8h"
 DEFAULT_MODEL = "claude-opus-5-5"
 DEFAULT_BASE_URL = "https://api.anthropic.com"
+DEFAULT_IMAGE = "kernelsmith-worker"
 GIT_TIMEOUT_S = 5.0
 WEBHOOK_VARIABLE = "KERNELSMITH_SUMMARY_WEBHOOK"
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -247,6 +248,20 @@ def gpu_environment(environment: Mapping[str, str] | None = None) -> dict[str, s
     source = os.environ if environment is None else environment
     names = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
     return {name: source[name] for name in names if name in source}
+
+
+def docker_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables that say where the Docker engine is and how it is reached."""
+    source = os.environ if environment is None else environment
+    names = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
+    return {name: source[name] for name in names if source.get(name)}
+
+
+def docker_image(environment: Mapping[str, str] | None = None) -> str:
+    """The image that workers run in: ``KERNELSMITH_IMAGE``, else the one that ``doctor
+    --build-image`` makes."""
+    source = os.environ if environment is None else environment
+    return source.get("KERNELSMITH_IMAGE") or DEFAULT_IMAGE
 
 
 def user_name(environment: Mapping[str, str] | None = None) -> str:
