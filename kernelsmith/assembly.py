@@ -17,6 +17,7 @@ from kernelsmith.wiring import Wiring, read_source
 if TYPE_CHECKING:
     from kernelsmith.interrupts import Interrupts
     from kernelsmith.lineage.store import LineageStore
+    from kernelsmith.watch.room import Rooms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,14 @@ def build(
     took_s = time.monotonic() - began_s
     notice(f"the gate proved itself in {took_s:.1f} s: {proving.proof_line(proofs)}")
     return Parts(device=device, sandbox=sandbox, tasks=tasks, judges=judges, proofs=proofs)
+
+
+def rooms(store: "LineageStore") -> "Rooms":
+    """Where a run with this record needs room."""
+    from kernelsmith.sandbox.spool import default_parents
+    from kernelsmith.watch.room import Rooms
+
+    return Rooms(database=store.database.path.absolute().parent, spool=default_parents()[0])
 
 
 def first_candidates(

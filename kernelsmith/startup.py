@@ -283,6 +283,7 @@ def _setup(
         before=Before(),
         interrupts=interrupts,
         started_s=started_s,
+        shortage=assembly.rooms(store).shortage,
     )
 
 

@@ -63,6 +63,8 @@ def _words(happening: Happening, device: str) -> str:
         return f"{name}  dropped: {happening.note}"
     if happening.kind == "set_aside":
         return f"{name}  set aside, the machine failed on it twice: {happening.note}"
+    if happening.kind == "notice":
+        return happening.note
     if happening.kind == "agent_ended":
         return f"the agent ended: {happening.note}; the search goes on"
     if happening.kind == "retiming":

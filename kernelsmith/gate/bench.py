@@ -35,7 +35,9 @@ from kernelsmith.model import (
     TraceJob,
     TraceResult,
 )
+from kernelsmith.pauses import Pauses
 from kernelsmith.ports import Device, Reply, Sandbox
+from kernelsmith.watch.throttle import Throttle
 
 R = TypeVar("R", TraceResult, CompileResult, RunsResult, TimeResult)
 
@@ -50,12 +52,13 @@ class Bench:
         sandbox: Sandbox,
         limits: Limits,
         fault: Callable[[], str] | None = None,
+        pauses: Pauses | None = None,
     ) -> None:
-        """``fault``: see :class:`Workers`."""
+        """``fault``, ``pauses``: see :class:`Workers`."""
         self.task = task
         self.device = device
         self.limits = limits
-        self.workers = Workers(device, sandbox, fault)
+        self.workers = Workers(device, sandbox, fault, pauses)
         self.objects: dict[str, tuple[ObjectInfo, bytes]] = {}
         # The seed's plan classes: their texts come from the seed, whoever else uses them.
         self.trusted: dict[str, PlanClass] = {}
@@ -63,6 +66,7 @@ class Bench:
         self.clean: set[str] = set()
         # What texts were found to say.
         self.said = Memory()
+        self.throttle = Throttle()
 
     def __enter__(self) -> "Bench":
         return self
@@ -79,9 +83,16 @@ class Bench:
         """Ends the workers."""
         self.workers.close()
 
-    def beside(self) -> "Bench":
-        """A bench on the same workers that has compiled nothing yet and judges no death."""
-        return Bench(self.task, self.device, self.workers.sandbox, self.limits)
+    def beside(self, pauses: Pauses | None = None) -> "Bench":
+        """A bench on the same workers that has compiled nothing yet and judges no death.
+        ``pauses``: others than this bench waits for."""
+        return Bench(
+            self.task,
+            self.device,
+            self.workers.sandbox,
+            self.limits,
+            pauses=pauses or self.workers.pauses,
+        )
 
     # ------------------------------------------------------------------------- trace and compile
 

@@ -1,6 +1,5 @@
 """The gate: judges one candidate. The order of its checks is the list in :meth:`Gate._checks`."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,11 +19,13 @@ from kernelsmith.gate import (
     observed,
     parity,
     policy_check,
+    recheck,
 )
 from kernelsmith.gate.bench import Bench
 from kernelsmith.gate.epoch import epoch
 from kernelsmith.gate.order import check as order
 from kernelsmith.gate.reference import Reference
+from kernelsmith.gate.sessions import slowed
 from kernelsmith.gate.subject import Limits, Outcome, Subject, limits_on
 from kernelsmith.gate.witness import check as witness
 from kernelsmith.model import (
@@ -40,6 +41,7 @@ from kernelsmith.model import (
     seed_candidate,
 )
 from kernelsmith.numerics import statistics
+from kernelsmith.pauses import Pauses
 from kernelsmith.ports import Device, Sandbox
 
 Check = Callable[[], Outcome]
@@ -85,6 +87,7 @@ class Gate:
         secret_seed: drawn with ``secrets`` by the caller, once a run, below 2**256. Inputs, hidden
             shapes and placements follow from it; proposers never see it.
         limits: time-outs and, for tests, fewer sessions.
+        pauses: the run's; None: nobody pauses this gate.
 
     Deterministic in (task, device, secret_seed) but for what is measured.
     """
@@ -96,6 +99,7 @@ class Gate:
         sandbox: Sandbox,
         secret_seed: int,
         limits: Limits | None = None,
+        pauses: Pauses | None = None,
     ) -> None:
         if task.device != device.name:
             raise InputError(f"task {task.name} is for {task.device}, not for {device.name}")
@@ -103,7 +107,8 @@ class Gate:
         self.device_facts = device.describe()
         self.epoch = epoch(task, self.device_facts)
         self.limits = limits or limits_on(device.name)
-        self.bench = Bench(task, device, sandbox, self.limits, self.machine_fault)
+        self.bench = Bench(task, device, sandbox, self.limits, self.machine_fault, pauses)
+        self._clock_s = self.bench.workers.pauses.clock
         self.seed = seed_candidate(task)
         self._known: dict[str, Subject] = {}
         self._reference: Reference | None = None
@@ -245,10 +250,10 @@ class Gate:
                 if check is None:
                     results.append(_undeclared(self.task, name))
                     continue
-                begun = time.monotonic()
+                begun = self._clock_s()
                 looks_first = name == "trace" and set(names) >= BITS_OF_CASES
                 name, found = self._check(judging.subject, name, check, looks_first)
-                results.append(_result(name, found, time.monotonic() - begun))
+                results.append(_result(name, found, self._clock_s() - begun))
                 unchecked += found.unchecked
                 if found.status is not None:
                     status = found.status
@@ -269,7 +274,7 @@ class Gate:
         self, subject: Subject, name: str, check: Check, looks_first: bool
     ) -> tuple[str, Outcome]:
         """One check, and under which name its outcome belongs."""
-        deaths = self.bench.workers.deaths
+        deaths, timed = self.bench.workers.deaths, len(subject.timing)
         deaths.clear()
         found = Outcome()
         if looks_first:
@@ -281,9 +286,10 @@ class Gate:
         if found.status is None and subject.witnessed is not None:
             met = witness.again(self.bench, self.reference, subject)
             found = found if met.status is None else met
+        more = {**slowed(subject.timing[timed:])}
         if deaths:
-            found = replace(found, evidence={**found.evidence, "workers_died": list(deaths)})
-        return name, found
+            more["workers_died"] = list(deaths)
+        return name, replace(found, evidence={**found.evidence, **more}) if more else found
 
     def _confirm(self, judging: Judging) -> Outcome:
         found, gain = confirm.check(
@@ -334,12 +340,17 @@ class Gate:
         gain = confirm.report(self.bench, subject, seed, rule)
         evidence = {
             **outcome.evidence,
+            **slowed(subject.timing),
             "k": timings + 1,
             "alpha": alpha,
             "message": outcome.message,
             "samples": subject.timing,
         }
         return outcome.status is None, gain, evidence
+
+    def recheck(self, nonce: str) -> dict[str, Any]:
+        """See :meth:`kernelsmith.ports.Rechecked.recheck`."""
+        return recheck.recheck(self.bench, self._reference, nonce)
 
     def machine_fault(self) -> str:
         """See :meth:`kernelsmith.ports.Judge.machine_fault`."""

@@ -20,6 +20,7 @@ TIMED_CASES_MAX = 12
 SIDES_OF_OCTET = "abbabaab"
 LOG_GAIN_MAX = 50.0
 """No clock tells a factor of e^50; e^750 is no number."""
+SLOWED_WHY_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,7 @@ def run(
         [Ask(key=case.id, case=case, inputs=inputs[case.id]) for case in cases]
     )
     timed = [_timed(bench, a, b, case, inputs[case.id]) for case in cases]
+    before = bench.throttle.read()
     reply = bench.time(
         a,
         b,
@@ -89,7 +91,8 @@ def run(
         if result.failure is not None:
             return _failure(result, a)
         _require_complete(result, timed)
-        b.timing.append(_raw(result, a, label))
+        slowed = bench.throttle.since(before, result.facts)
+        b.timing.append({**_raw(result, a, label), **({"slowed": slowed} if slowed else {})})
         for case, times, done in zip(cases, result.cases, expected, strict=True):
             found = _replays(bench, reply, case, times, done.outputs, a)
             if found.status is None:
@@ -99,6 +102,16 @@ def run(
     finally:
         reply.close()
     return _session(bench.task, result)
+
+
+def slowed(timing: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Evidence, under "slowed", where some of these raw sessions were slowed from outside: how
+    many, of how many, and why. Nothing hangs on it."""
+    found = [one["slowed"] for one in timing if "slowed" in one]
+    if not found:
+        return {}
+    why = list(dict.fromkeys(reason for reasons in found for reason in reasons))
+    return {"slowed": {"sessions": len(found), "of": len(timing), "why": why[:SLOWED_WHY_MAX]}}
 
 
 def _timed(bench: Bench, a: Subject, b: Subject, case: Case, inputs: Inputs) -> TimedCase:

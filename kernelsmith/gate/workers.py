@@ -2,12 +2,14 @@
 what is done when one dies."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 
-from kernelsmith.errors import InfrastructureError
+from kernelsmith.errors import InfrastructureError, SandboxError
 from kernelsmith.gate.allowance import Allowance
 from kernelsmith.gate.blame import Unanswered, settled
 from kernelsmith.model import Job, RunJob, TimeJob
+from kernelsmith.pauses import Pauses
 from kernelsmith.ports import Device, Reply, Role, Sandbox, Worker
 
 ROLES: tuple[Role, ...] = ("frontend", "launcher", "seed")
@@ -21,13 +23,19 @@ class Workers:
         sandbox: starts them.
         fault: what is wrong with this machine, "" if the seed still runs here; asked when a worker
             died. None: a death is raised, whoever is to blame.
+        pauses: the run's.
     """
 
     def __init__(
-        self, device: Device, sandbox: Sandbox, fault: Callable[[], str] | None = None
+        self,
+        device: Device,
+        sandbox: Sandbox,
+        fault: Callable[[], str] | None = None,
+        pauses: Pauses | None = None,
     ) -> None:
         self.device = device
         self.fault = fault
+        self.pauses = pauses or Pauses()
         # Deaths that were not the fault of the candidate at hand.
         self.deaths: list[str] = []
         self._allowance = Allowance()
@@ -46,7 +54,8 @@ class Workers:
     def allowed(self, limit_s: float | None) -> Iterator[None]:
         """Inside, candidates' jobs may take so many seconds together; None: no such limit. What the
         block takes does not count for one around it."""
-        before, self._allowance = self._allowance, Allowance(limit_s=limit_s)
+        fresh = Allowance(limit_s=limit_s, clock=self.pauses.clock)
+        before, self._allowance = self._allowance, fresh
         try:
             with before.uncounted():
                 yield
@@ -72,15 +81,42 @@ class Workers:
     def send(self, role: Role, job: Job, files: Mapping[str, bytes] | None = None) -> Reply:
         """As :meth:`submit`, without a judgement about a worker that dies.
 
+        While the run is paused it waits. A job during which workers stood still is done again,
+        whatever came of it: the answer is not looked at, so that what is thrown away never hangs
+        on what it would have shown.
+
         Raises:
             WorkerDeathError: it died, and it is not known why.
         """
+        while True:
+            epoch = self.pauses.admit()
+            try:
+                with self.pauses.turn(partial(self._turn, job)) as mine:
+                    if not mine:
+                        continue
+                    reply = self._worker(role).submit(job, files)
+            except SandboxError:
+                if not self.pauses.overlapped(epoch):
+                    raise
+            else:
+                if not self.pauses.overlapped(epoch):
+                    return reply
+                reply.close()
+            self.pauses.discard(f"{type(job).__name__} of the {role} worker")
+
+    def renew(self) -> None:
+        """Ends all workers' processes; others are started for the next job."""
+        for worker in list(self._workers.values()):
+            worker.renew()
+
+    def _turn(self, job: Job) -> AbstractContextManager[None]:
+        runs = isinstance(job, RunJob | TimeJob)
+        return self.device.turn(alone=isinstance(job, TimeJob)) if runs else nullcontext()
+
+    def _worker(self, role: Role) -> Worker:
         if self._closed:
             raise InfrastructureError("this gate is closed")
         if role not in self._workers:
             # They warm up side by side, and all are needed before long.
             self._workers = {each: self.sandbox.start(each) for each in ROLES}
-        if not isinstance(job, RunJob | TimeJob):
-            return self._workers[role].submit(job, files)
-        with self.device.turn(alone=isinstance(job, TimeJob)):
-            return self._workers[role].submit(job, files)
+        return self._workers[role]

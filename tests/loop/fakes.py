@@ -175,8 +175,8 @@ def by_id(candidate: Candidate) -> str:
 @dataclass
 class FakeJudge:
     """``status`` decides each verdict; ``holds`` the final timing; ``fails`` says whether the
-    machine fails first; ``fault`` what the seed shows of it. ``mark``: a file touched when judging begins. ``clock`` moves by ``cost_s``
-    a verdict and ``session_s`` a session."""
+    machine fails first; ``fault`` what the seed shows of it. ``mark``: a file touched when judging
+    begins. ``clock`` moves by ``cost_s`` a verdict and ``session_s`` a session."""
 
     status: Callable[[Candidate], str] = by_id
     holds: Callable[[Candidate], bool] = lambda candidate: True

@@ -190,13 +190,16 @@ def test_a_candidate_on_which_the_machine_fails_twice_is_set_aside_not_blamed(
 
 
 def test_the_machine_failing_on_everything_ends_the_run_on_record(store: LineageStore) -> None:
-    judge = fakes.FakeJudge(fails=lambda candidate: True)
-    setup = setup_for(store, judge)
-    with pytest.raises(InfrastructureError, match="template died"):
+    """Not even the seed runs: nothing is set aside, and one line says what is broken."""
+    judge = fakes.FakeJudge(fails=lambda candidate: True, fault=lambda: "no worker starts")
+    waits: list[float] = []
+    setup = setup_for(store, judge, sleep=waits.append)
+    with pytest.raises(InfrastructureError, match="no longer runs the seed, 3 times in a row"):
         loop.run(setup)
     done = standing(store, setup.run_id)
-    assert (done.last, done.tasks[0].judged, done.tasks[0].set_aside) == ("failed", 0, 2)
+    assert (done.last, done.tasks[0].judged, done.tasks[0].set_aside) == ("failed", 0, 0)
     assert done.tasks[0].waiting == 1  # judged again after resume
+    assert waits == [10.0, 60.0]
 
 
 def test_an_acceptance_without_a_gain_is_no_evidence(store: LineageStore) -> None:
