@@ -85,6 +85,7 @@ def new_run(
         EvidenceError: the gate failed its own proof; nothing is recorded.
     """
     from kernelsmith import loop
+    from kernelsmith.lineage.database import RUN_PATIENCE_S, Patience
     from kernelsmith.lineage.store import open_store
     from kernelsmith.processes import this_process
 
@@ -94,7 +95,7 @@ def new_run(
     endpoint = _endpoint(request.proposer, request.agent)
     tasks = assembly.load_tasks(wiring, request.tasks, request.device, request.task_folders)
     with ExitStack() as stack:
-        store = open_store(request.db)
+        store = open_store(request.db, patience=Patience(seconds=RUN_PATIENCE_S, notice=notice))
         stack.callback(store.close)
         store.database.require_writable()  # before the proof, not after it
         first, before = _beginning(wiring, store, request, tasks)
@@ -156,7 +157,7 @@ def resumed_run(
         InputError: it is running; it is finished and no more is given; another seed or epoch.
     """
     from kernelsmith.lineage import queries, standings
-    from kernelsmith.lineage.database import open_for_reading
+    from kernelsmith.lineage.database import RUN_PATIENCE_S, Patience, open_for_reading
     from kernelsmith.lineage.definitions import definition
     from kernelsmith.lineage.store import open_store
     from kernelsmith.processes import this_process
@@ -164,7 +165,7 @@ def resumed_run(
     started_s = time.monotonic()
     open_for_reading(db).close()  # never creates one
     with ExitStack() as stack:
-        store = open_store(db)
+        store = open_store(db, patience=Patience(seconds=RUN_PATIENCE_S, notice=notice))
         stack.callback(store.close)
         with store.database.reading() as connection:
             run_id = queries.find_run(connection, prefix)

@@ -214,13 +214,14 @@ def _proposer(parts: ProposerParts) -> Iterator[Proposer]:
 def _agent(parts: ProposerParts) -> Iterator[Proposer]:
     """The agent, its journal and the proxy between it and the model server."""
     from kernelsmith import capture, rehearsal
+    from kernelsmith.lineage.database import RUN_PATIENCE_S, Patience
     from kernelsmith.lineage.journal import open_journal
     from kernelsmith.proposers.agent import Agent, Budget, CountingJournal
 
     if parts.agent is None:
         raise InputError("the agent has no settings", hint="start the run again")
     with ExitStack() as stack:
-        journal = open_journal(parts.db)
+        journal = open_journal(parts.db, patience=Patience(seconds=RUN_PATIENCE_S))
         stack.callback(journal.close)
         endpoint = parts.endpoint
         if endpoint is None:

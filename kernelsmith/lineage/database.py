@@ -2,22 +2,36 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-from sqlalchemy import Connection, create_engine, event
+from sqlalchemy import Connection, RootTransaction, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from kernelsmith.errors import DatabaseError, KernelsmithError, StorageError
+from kernelsmith.lineage import identity
+from kernelsmith.lineage.identity import OTHER_HINT, primary_code
 from kernelsmith.lineage.models import APPLICATION_ID, HEAD_REVISION, OLDEST_READABLE
 
 BUSY_TIMEOUT_S = 30.0
-_OTHER_HINT = "name another file with --db or KERNELSMITH_DB"
+RUN_PATIENCE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a writer that cannot come again waits for a lock, and who is told that it does. A
+    run's night is worth more than an error on time."""
+
+    seconds: float = 0.0
+    notice: Callable[[str], None] = lambda line: None
+
+
+NO_PATIENCE = Patience()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,24 +41,86 @@ class Database:
     path: Path
     connection: Connection
     writable: bool
+    inode: tuple[int, int]
 
     @contextmanager
-    def transaction(self) -> Iterator[Connection]:
+    def transaction(self, patience: Patience = NO_PATIENCE) -> Iterator[Connection]:
         """All or nothing; takes SQLite's write lock at once.
 
+        Args:
+            patience: how long to wait for the lock after the connection's own time is up.
+
         Raises:
-            DatabaseError, StorageError: as :func:`explain` says.
+            DatabaseError, StorageError: as :func:`explain` says; the file was moved or deleted.
         """
-        self.connection.info["begin"] = "BEGIN IMMEDIATE"
-        with explained(self.path), self.connection.begin():
+        self._require_same_file()
+        with explained(self.path), self._locked(patience):
             yield self.connection
+
+    def _locked(self, patience: Patience) -> RootTransaction:
+        self.connection.info["begin"] = "BEGIN IMMEDIATE"
+        until_s = None
+        while True:
+            try:
+                return self.connection.begin()
+            except DBAPIError as error:
+                now_s = time.monotonic()
+                busy = primary_code(error.orig) == sqlite3.SQLITE_BUSY
+                if not busy or now_s >= (until_s or now_s + patience.seconds):
+                    raise
+                if until_s is None:
+                    until_s = now_s + patience.seconds
+                    patience.notice(
+                        f"database {self.path} is locked by another program; waiting for it, "
+                        f"{patience.seconds / 60:.0f} minutes at most"
+                    )
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One consistent view; takes no lock that a writer would wait for."""
+        """One consistent view; takes no lock that a writer would wait for.
+
+        Raises:
+            DatabaseError: as :func:`explain` says; what was read makes no sense and the record is
+                not as it was written.
+        """
         self.connection.info["begin"] = "BEGIN"
         with explained(self.path), self.connection.begin():
-            yield self.connection
+            try:
+                yield self.connection
+            except (KernelsmithError, DBAPIError, sqlite3.Error):
+                raise
+            except Exception as error:  # of whoever reads: is it the record's fault?
+                damage = self._damage()
+                if not damage:
+                    raise
+                raise _damaged(self.path, damage) from error
+
+    def _damage(self) -> str:
+        """What is not as it was written, or "". Read only after something made no sense."""
+        from kernelsmith.lineage.verify import verify
+
+        try:
+            findings = verify(self.connection).findings
+        except Exception as error:
+            return f"{type(error).__name__} while its chain was verified"
+        return findings[0].line() if findings else ""
+
+    def _require_same_file(self) -> None:
+        """Writes to a file that has no name any more would be lost without a word.
+
+        Raises:
+            StorageError: the path no longer names the file that was opened.
+        """
+        if _inode(self.path) != self.inode:
+            raise StorageError(
+                f"database {self.path} was moved or deleted while it was in use",
+                hint="put it back under this name, then `kernelsmith resume latest`",
+            )
+
+    def changes(self) -> int:
+        """A number that is another one after anybody else wrote. Asking costs next to nothing."""
+        with explained(self.path):
+            return int(_pragma(self.connection, "data_version"))
 
     def require_writable(self) -> None:
         """Writes one page, as it was: a lock or a full disk shows now and not after hours.
@@ -74,14 +150,14 @@ def open_for_writing(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Data
         StorageError: disk full.
     """
     path = path.expanduser()
-    if not path.exists():
-        can_create(path)
-    if path.is_dir():
-        raise DatabaseError(f"database {path} is a folder", hint=_OTHER_HINT)
     with explained(path):
+        if path.exists():
+            identity.refuse_strangers(path, busy_timeout_s)
+        else:
+            can_create(path)
         connection = _connect(path, "mode=rwc", busy_timeout_s)
         try:
-            state = _identify(path, connection)
+            state = identity.revision_of(path, _driver(connection))
             _pragma(connection, "journal_mode=WAL")
             _pragma(connection, "synchronous=FULL")
             if state != HEAD_REVISION:
@@ -89,7 +165,7 @@ def open_for_writing(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Data
         except BaseException:
             connection.close()
             raise
-    return Database(path=path, connection=connection, writable=True)
+    return Database(path=path, connection=connection, writable=True, inode=_inode(path))
 
 
 def can_create(path: Path) -> None:
@@ -100,11 +176,11 @@ def can_create(path: Path) -> None:
     """
     folder = path.expanduser().absolute().parent
     if not folder.is_dir():
-        raise DatabaseError(f"database {path}: no folder {folder}", hint=_OTHER_HINT)
+        raise DatabaseError(f"database {path}: no folder {folder}", hint=OTHER_HINT)
     if not os.access(folder, os.W_OK):
         raise DatabaseError(
             f"database {path}: the folder {folder} is read-only",
-            hint="give yourself write access to the folder, or " + _OTHER_HINT,
+            hint="give yourself write access to the folder, or " + OTHER_HINT,
         )
 
 
@@ -118,7 +194,7 @@ def can_write(path: Path) -> None:
     if not os.access(path.expanduser(), os.W_OK):
         raise DatabaseError(
             f"database {path} is read-only",
-            hint="give yourself write access to the file, or " + _OTHER_HINT,
+            hint="give yourself write access to the file, or " + OTHER_HINT,
         )
 
 
@@ -131,11 +207,10 @@ def open_for_reading(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Data
     path = path.expanduser()
     if not path.exists():
         raise DatabaseError(
-            f"no database at {path}", hint="`kernelsmith run TASK` makes one; or " + _OTHER_HINT
+            f"no database at {path}", hint="`kernelsmith run TASK` makes one; or " + OTHER_HINT
         )
-    if path.is_dir():
-        raise DatabaseError(f"database {path} is a folder", hint=_OTHER_HINT)
     with explained(path):
+        identity.refuse_strangers(path, busy_timeout_s)
         connection, state = _open_readable(path, busy_timeout_s)
     if state is None:
         connection.close()
@@ -147,7 +222,7 @@ def open_for_reading(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Data
             f"to {HEAD_REVISION}",
             hint="the next `kernelsmith run` or `resume` on it upgrades it",
         )
-    return Database(path=path, connection=connection, writable=False)
+    return Database(path=path, connection=connection, writable=False, inode=_inode(path))
 
 
 @contextmanager
@@ -163,28 +238,31 @@ def explained(path: Path) -> Iterator[None]:
 
 def explain(path: Path, error: BaseException | None) -> KernelsmithError:
     """The project's error for one of SQLite's, by its primary result code."""
-    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    code = primary_code(error)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return DatabaseError(
             f"database {path} is locked by another program",
-            hint="close the program that holds it, then try again",
+            hint=f"close the program that holds it (`fuser {path}`), then try again",
         )
-    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+    if code == sqlite3.SQLITE_FULL:
         return StorageError(
             f"cannot write database {path}: {error}",
             hint="free some disk space; all that was recorded is safe",
         )
-    if code == sqlite3.SQLITE_NOTADB:
-        return DatabaseError(f"{path} is not a SQLite database", hint=_OTHER_HINT)
-    if code == sqlite3.SQLITE_CORRUPT:
-        return DatabaseError(
-            f"database {path} is damaged: {error}",
-            hint="restore it from a backup, or recover rows with `sqlite3 FILE .recover`",
+    if code == sqlite3.SQLITE_IOERR:
+        return StorageError(
+            f"cannot read or write database {path}: {error}",
+            hint="free some disk space, or see whether it is read-only or failing (`df`, `dmesg`); "
+            "all that was recorded is safe",
         )
+    if code == sqlite3.SQLITE_NOTADB:
+        return DatabaseError(f"{path} is not a SQLite database", hint=OTHER_HINT)
+    if code == sqlite3.SQLITE_CORRUPT:
+        return _damaged(path, str(error))
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return DatabaseError(
             f"cannot write in {path.parent.absolute()} for database {path.name}: {error}",
-            hint="give yourself write access to the folder, or " + _OTHER_HINT,
+            hint="give yourself write access to the folder, or " + OTHER_HINT,
         )
     if code == sqlite3.SQLITE_CONSTRAINT:
         return DatabaseError(
@@ -194,12 +272,17 @@ def explain(path: Path, error: BaseException | None) -> KernelsmithError:
     return DatabaseError(f"database {path}: {error}", hint="`kernelsmith lineage verify` checks it")
 
 
-def _connect(path: Path, mode: str, busy_timeout_s: float) -> Connection:
-    uri = f"file:{quote(str(path.absolute()))}?{mode}"
+def _damaged(path: Path, how: str) -> DatabaseError:
+    return DatabaseError(
+        f"database {path} is damaged: {how}",
+        hint=f"`kernelsmith doctor --db {path}` looks closer; restore a backup, or recover rows "
+        "with `sqlite3 FILE .recover`",
+    )
 
+
+def _connect(path: Path, mode: str, busy_timeout_s: float) -> Connection:
     def connect() -> sqlite3.Connection:
-        # isolation_level None: we say BEGIN ourselves, so that DDL is transactional too.
-        return sqlite3.connect(uri, uri=True, timeout=busy_timeout_s, isolation_level=None)
+        return identity.connect(path, mode, busy_timeout_s)
 
     engine = create_engine("sqlite+pysqlite://", creator=connect, poolclass=NullPool)
 
@@ -212,60 +295,42 @@ def _connect(path: Path, mode: str, busy_timeout_s: float) -> Connection:
     return connection
 
 
+def _driver(connection: Connection) -> sqlite3.Connection:
+    driver = connection.connection.driver_connection
+    if not isinstance(driver, sqlite3.Connection):
+        raise DatabaseError("the database connection is closed")
+    return driver
+
+
 def _pragma(connection: Connection, text: str) -> Any:
     """Runs a PRAGMA outside any transaction (``exec_driver_sql`` would begin one)."""
-    driver = connection.connection.driver_connection
-    if driver is None:
-        raise DatabaseError("the database connection is closed")
-    row = driver.execute(f"PRAGMA {text}").fetchone()
+    row = _driver(connection).execute(f"PRAGMA {text}").fetchone()
     return row[0] if row else None
 
 
-def _identify(path: Path, connection: Connection) -> str | None:
-    """The file's schema revision; None when it is empty.
-
-    Raises:
-        DatabaseError: another program's database, or a newer kernelsmith's.
-    """
-    driver = connection.connection.driver_connection
-    if driver is None:
-        raise DatabaseError("the database connection is closed")
-    tables = driver.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    ours = driver.execute("PRAGMA application_id").fetchone()[0]
-    if tables == 0 and ours == 0:
-        return None
-    if ours != APPLICATION_ID:
-        raise DatabaseError(
-            f"{path} is another program's database (application id {ours})", hint=_OTHER_HINT
-        )
-    row = driver.execute("SELECT version_num FROM alembic_version").fetchone()
-    revision = str(row[0]) if row else ""
-    if revision > HEAD_REVISION:
-        raise DatabaseError(
-            f"database {path} has schema {revision}, newer than this version's {HEAD_REVISION}",
-            hint="upgrade kernelsmith",
-        )
-    return revision
+def _inode(path: Path) -> tuple[int, int]:
+    """Which file has this name now."""
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0)
+    return (found.st_dev, found.st_ino)
 
 
 def _open_readable(path: Path, busy_timeout_s: float) -> tuple[Connection, str | None]:
     """Read-write without writing when the folder allows (WAL needs its index beside the file and
     the last one out folds it in), else as an immutable file if no WAL is pending."""
-    wal = path.with_name(path.name + "-wal")
-    pending = wal.exists() and wal.stat().st_size > 0
+    pending = identity.has_bytes(path, "-wal")
     modes = ("mode=rw",) if pending else ("mode=rw", "mode=ro&immutable=1")
     for mode in modes:
         connection = _connect(path, mode, busy_timeout_s)
         try:
             _pragma(connection, "query_only=ON")
-            return connection, _identify(path, connection)
+            return connection, identity.revision_of(path, _driver(connection))
         except sqlite3.OperationalError as error:
             connection.close()
-            unwritable = (error.sqlite_errorcode & 0xFF) in (
-                sqlite3.SQLITE_CANTOPEN,
-                sqlite3.SQLITE_READONLY,
-            )
-            if not unwritable or mode == modes[-1]:
+            unwritable = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+            if primary_code(error) not in unwritable or mode == modes[-1]:
                 raise
         except BaseException:
             connection.close()
@@ -282,7 +347,7 @@ def _migrate(path: Path, connection: Connection) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     connection.info["begin"] = "BEGIN IMMEDIATE"
     with connection.begin():
-        if _identify(path, connection) == HEAD_REVISION:
+        if identity.revision_of(path, _driver(connection)) == HEAD_REVISION:
             return  # another process was faster
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

@@ -27,6 +27,7 @@ class LineageJournal:
 
     path: Path
     busy_timeout_s: float
+    patience: database.Patience = database.NO_PATIENCE
     _queue: "SimpleQueue[_Waiting | None]" = field(default_factory=SimpleQueue)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _closed: bool = False
@@ -93,13 +94,20 @@ class LineageJournal:
             self._thread.join()
 
 
-def open_journal(path: Path, busy_timeout_s: float = database.BUSY_TIMEOUT_S) -> LineageJournal:
+def open_journal(
+    path: Path,
+    busy_timeout_s: float = database.BUSY_TIMEOUT_S,
+    patience: database.Patience = database.NO_PATIENCE,
+) -> LineageJournal:
     """Opens (creates, upgrades) the lineage and starts the writer.
+
+    Args:
+        patience: how much longer a transaction waits for a lock.
 
     Raises:
         DatabaseError, StorageError: as ``database.open_for_writing`` says.
     """
-    journal = LineageJournal(path=path, busy_timeout_s=busy_timeout_s)
+    journal = LineageJournal(path=path, busy_timeout_s=busy_timeout_s, patience=patience)
     opened: Future[None] = Future()
     thread = threading.Thread(
         target=_write, args=(journal, opened), name="lineage-journal", daemon=True
@@ -122,7 +130,7 @@ def _write(journal: LineageJournal, opened: "Future[None]") -> None:
     try:
         while (first := journal._queue.get()) is not None:
             batch, more = _drain(journal._queue, first)
-            _commit(lineage, remembered, batch)
+            _commit(lineage, remembered, batch, journal.patience)
             if not more:
                 break
     finally:
@@ -155,18 +163,23 @@ def _drain(queue: "SimpleQueue[_Waiting | None]", first: _Waiting) -> tuple[list
     return batch, True
 
 
-def _commit(lineage: database.Database, remembered: Remembered, waiting: list[_Waiting]) -> None:
+def _commit(
+    lineage: database.Database,
+    remembered: Remembered,
+    waiting: list[_Waiting],
+    patience: database.Patience,
+) -> None:
     """One transaction for all; if one entry fails, one for each, so that it fails alone."""
     began = False
     try:
-        with lineage.transaction() as connection:
+        with lineage.transaction(patience) as connection:
             began = True
             batch = Batch(connection=connection, remembered=remembered)
             identities = [batch.write(entry) for entry, _ in waiting]
     except Exception as error:
         if began and len(waiting) > 1:
             for each in waiting:
-                _commit(lineage, remembered, [each])
+                _commit(lineage, remembered, [each], patience)
             return
         for _, future in waiting:  # no lock to be had: each alone would only wait again
             future.set_exception(error)

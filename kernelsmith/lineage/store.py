@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelsmith.lineage import database, histories, occurrences
+from kernelsmith.lineage.database import NO_PATIENCE, Patience
 from kernelsmith.lineage.step import StepWriter
 from kernelsmith.lineage.writers import WRITERS, write_event
 from kernelsmith.model import Candidate
@@ -21,6 +22,7 @@ class LineageStore:
     """``ports.Store`` on a :class:`~kernelsmith.lineage.database.Database` open for writing."""
 
     database: database.Database
+    patience: Patience = NO_PATIENCE
 
     def append(self, run_id: str, kind: str, payload: Mapping[str, Any]) -> str:
         """Records one step and returns the id of what was recorded.
@@ -31,7 +33,7 @@ class LineageStore:
         Raises:
             DatabaseError, StorageError: nothing of the step was recorded.
         """
-        with self.database.transaction() as connection:
+        with self.database.transaction(self.patience) as connection:
             writer = StepWriter(connection=connection, kind=kind, run_id=run_id)
             write = WRITERS.get(kind)
             identity = write(writer, payload) if write else write_event(writer, kind, payload)
@@ -59,9 +61,18 @@ class LineageStore:
         self.database.close()
 
 
-def open_store(path: Path, busy_timeout_s: float = database.BUSY_TIMEOUT_S) -> LineageStore:
-    """Opens (and creates) the lineage for writing; see ``database.open_for_writing``."""
-    return LineageStore(database=database.open_for_writing(path, busy_timeout_s))
+def open_store(
+    path: Path,
+    busy_timeout_s: float = database.BUSY_TIMEOUT_S,
+    patience: Patience = NO_PATIENCE,
+) -> LineageStore:
+    """Opens (and creates) the lineage for writing; see ``database.open_for_writing``.
+
+    Args:
+        patience: how much longer an append waits for a lock.
+    """
+    opened = database.open_for_writing(path, busy_timeout_s)
+    return LineageStore(database=opened, patience=patience)
 
 
 def _log(run_id: str, kind: str, payload: Mapping[str, Any]) -> None:

@@ -1,0 +1,116 @@
+"""Whose file it is, found without writing to it: SQLite, once it has a file open for writing, rolls
+back a journal and folds in a log, whoever's they are."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+from kernelsmith.errors import DatabaseError
+from kernelsmith.lineage.models import APPLICATION_ID, HEAD_REVISION
+
+OTHER_HINT = "name another file with --db or KERNELSMITH_DB"
+MAGIC = b"SQLite format 3\0"
+HEADER_BYTES = 100
+APPLICATION_ID_AT = 68
+
+
+def refuse_strangers(path: Path, busy_timeout_s: float) -> None:
+    """Refuses an existing file that is no lineage this version may open.
+
+    Raises:
+        DatabaseError: no plain file, no SQLite database, another program's or a newer version's.
+        sqlite3.Error: it is damaged, or locked.
+    """
+    if path.is_dir():
+        raise DatabaseError(f"database {path} is a folder", hint=OTHER_HINT)
+    if not path.is_file():
+        raise DatabaseError(f"database {path} is not a plain file", hint=OTHER_HINT)
+    try:
+        with path.open("rb") as file:
+            header = file.read(HEADER_BYTES)
+    except OSError as error:
+        raise DatabaseError(
+            f"cannot read database {path}: {error.strerror}",
+            hint="give yourself read and write access to it, or " + OTHER_HINT,
+        ) from error
+    if not header:
+        return  # SQLite's own empty database: there is nothing to harm
+    if not header.startswith(MAGIC):
+        raise DatabaseError(f"{path} is not a SQLite database", hint=OTHER_HINT)
+    application = int.from_bytes(header[APPLICATION_ID_AT : APPLICATION_ID_AT + 4], "big")
+    if application not in (0, APPLICATION_ID):
+        raise _another(path, application)
+    if has_bytes(path, "-journal"):
+        if application == 0 and _tables_in(path):
+            raise _another(path, application)
+        return  # ours, killed while it was made: only a writer can roll it back
+    try:
+        with closing(connect(path, quiet_mode(path), busy_timeout_s)) as connection:
+            revision_of(path, connection)
+    except sqlite3.OperationalError as error:
+        # No index can be made beside its log here; whoever opens it for use says so.
+        if primary_code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            raise
+
+
+def revision_of(path: Path, connection: sqlite3.Connection) -> str | None:
+    """The schema's revision; None while there is no table.
+
+    Raises:
+        DatabaseError: another program's database, or a newer version's.
+    """
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    if tables == 0 and application == 0:
+        return None
+    if application != APPLICATION_ID:
+        raise _another(path, application)
+    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    revision = str(row[0]) if row else ""
+    if revision > HEAD_REVISION:
+        raise DatabaseError(
+            f"database {path} has schema {revision}, newer than this version's {HEAD_REVISION}",
+            hint="upgrade kernelsmith",
+        )
+    return revision
+
+
+def connect(path: Path, mode: str, busy_timeout_s: float) -> sqlite3.Connection:
+    """A plain connection. ``mode``: the URI's query, such as "mode=rw". No transaction is begun
+    for anybody: we say BEGIN ourselves, so that DDL is transactional too."""
+    uri = f"file:{quote(str(path.absolute()))}?{mode}"
+    return sqlite3.connect(uri, uri=True, timeout=busy_timeout_s, isolation_level=None)
+
+
+def quiet_mode(path: Path) -> str:
+    """How to open a file without leaving anything beside it: as one that nobody changes, unless
+    there is more of it in its log."""
+    return "mode=ro" if has_bytes(path, "-wal") else "mode=ro&immutable=1"
+
+
+def has_bytes(path: Path, suffix: str) -> bool:
+    """Whether SQLite's file beside the database is there and holds something."""
+    try:
+        return path.with_name(path.name + suffix).stat().st_size > 0
+    except OSError:
+        return False
+
+
+def primary_code(error: BaseException | None) -> int:
+    """SQLite's result code without its details; 0 of anything else."""
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+
+
+def _tables_in(path: Path) -> bool:
+    try:
+        with closing(connect(path, "mode=ro&immutable=1", 0.0)) as connection:
+            return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    except sqlite3.Error:
+        return False
+
+
+def _another(path: Path, application: int) -> DatabaseError:
+    return DatabaseError(
+        f"{path} is another program's database (application id {application})", hint=OTHER_HINT
+    )
