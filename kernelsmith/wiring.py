@@ -152,7 +152,7 @@ def _sandbox(name: str, trusted: bool) -> Sandbox:
     match name:
         case "auto" | "docker" | "bubblewrap" | "process":
             return choose(name, trusted_origin=trusted)
-    raise InputError(f"no sandbox {name!r}", hint="sandboxes: auto, bubblewrap, process")
+    raise InputError(f"no sandbox {name!r}", hint="sandboxes: auto, docker, bubblewrap, process")
 
 
 def _walls() -> list[dict[str, Any]]:

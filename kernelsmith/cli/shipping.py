@@ -24,7 +24,9 @@ def export(
         str | None,
         typer.Argument(metavar="[RUN]", help="Only what this run's reviews approved."),
     ] = None,
-    sandbox: Annotated[str | None, typer.Option(help="auto, bubblewrap or process.")] = None,
+    sandbox: Annotated[
+        str | None, typer.Option(help="auto, docker, bubblewrap or process.")
+    ] = None,
     tasks: options.TaskFolders = None,
     db: options.Database = None,
     as_json: options.AsJson = False,

@@ -1,16 +1,16 @@
 """Which wall stands around the workers: the rule of ``--sandbox``."""
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from kernelsmith.errors import MissingError
+from kernelsmith.errors import MissingError, SandboxError
 from kernelsmith.ports import Sandbox
 from kernelsmith.sandbox import bubblewrap
 from kernelsmith.sandbox.process import landlock_abi, open_process
 
 SandboxName = Literal["auto", "docker", "bubblewrap", "process"]
-DOCKER_MISSING = "the docker sandbox is not built yet"
 
 
 def choose(
@@ -22,7 +22,8 @@ def choose(
 ) -> Sandbox:
     """Builds a sandbox.
 
-    "auto" takes bubblewrap if a trial start succeeds, else the process wall if that is allowed.
+    "auto" takes Docker if an engine answers and has the project's image, else bubblewrap, each if a
+    trial start succeeds; else the process wall if that is allowed.
 
     Args:
         name: what the user asked for.
@@ -36,19 +37,23 @@ def choose(
         StorageError: no place for the spool.
     """
     if name == "docker":
-        raise MissingError(DOCKER_MISSING, hint="use --sandbox bubblewrap")
+        return _docker(limits)
     if name == "bubblewrap":
         return bubblewrap.open_bubblewrap(program, limits)
     if name == "process":
         if not trusted_origin:
             raise MissingError(
                 "the process sandbox is for shipped seeds and what search derives from them; "
-                "this source needs bubblewrap",
-                hint="use --sandbox bubblewrap",
+                "this source needs docker or bubblewrap",
+                hint="use --sandbox docker or --sandbox bubblewrap",
             )
         return open_process(limits)
     if name != "auto":
-        raise MissingError(f"there is no sandbox {name!r}", hint="auto, bubblewrap or process")
+        raise MissingError(
+            f"there is no sandbox {name!r}", hint="auto, docker, bubblewrap or process"
+        )
+    with contextlib.suppress(MissingError, SandboxError):
+        return _docker(limits)
     try:
         return bubblewrap.open_bubblewrap(program, limits)
     except MissingError as error:
@@ -61,7 +66,16 @@ def choose(
 
 def survey() -> list[dict[str, Any]]:
     """Every wall with whether it can stand here, for ``doctor``: name, available, detail."""
-    found: list[dict[str, Any]] = [{"name": "docker", "available": False, "detail": DOCKER_MISSING}]
+    found: list[dict[str, Any]] = []
+    try:
+        box = _docker(None)
+        told = box.describe()
+        box.close()
+        detail = f"engine {told['engine']['version']}, {told['image']} {told['image_digest']}"
+        found.append({"name": "docker", "available": True, "detail": detail})
+    except (MissingError, SandboxError) as error:
+        hint = f" (hint: {error.hint})" if error.hint else ""
+        found.append({"name": "docker", "available": False, "detail": error.message + hint})
     try:
         program = bubblewrap.find_program()
         problem = bubblewrap.trial(program)
@@ -74,3 +88,10 @@ def survey() -> list[dict[str, Any]]:
     detail = f"{landlock}; only for shipped seeds and what search derives from them"
     found.append({"name": "process", "available": True, "detail": detail})
     return found
+
+
+def _docker(limits: Mapping[str, int] | None) -> Sandbox:
+    """Imported when it is used: most machines that have no engine need none of it."""
+    from kernelsmith.sandbox.docker import open_docker
+
+    return open_docker(limits)

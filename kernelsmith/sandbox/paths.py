@@ -72,7 +72,7 @@ def visible() -> Visible:
     )
 
 
-def gpu_nodes(role: Role, folder: Path = Path("/dev")) -> list[Path]:
+def gpu_nodes(role: str, folder: Path = Path("/dev")) -> list[Path]:
     """The device files of GPUs that a worker of this role may open: none on a machine without."""
     if role == "frontend":
         return []
@@ -103,11 +103,15 @@ def limits_of(given: Mapping[str, int] | None) -> dict[str, int]:
     return defaults | dict(given or {})
 
 
+def python() -> str:
+    """This interpreter, by a path that is also there inside: as it was called it may lead through
+    folders that are not (``x/../bin/python``)."""
+    return os.path.abspath(sys.executable)
+
+
 def worker_command(role: str, spool: str, settings_json: str) -> list[str]:
     """What starts a template."""
-    # As it was called it may lead through folders that are not there inside (``x/../bin/python``).
-    python = os.path.abspath(sys.executable)
-    return [python, *PYTHON_FLAGS, "-m", "kernelsmith.worker", role, spool, settings_json]
+    return [python(), *PYTHON_FLAGS, "-m", "kernelsmith.worker", role, spool, settings_json]
 
 
 def environment(

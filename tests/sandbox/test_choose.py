@@ -31,6 +31,12 @@ for trusted in (True, False):
 """
 
 
+@pytest.fixture(autouse=True)
+def no_engine(tmp_path, monkeypatch) -> None:
+    """Whatever engine this machine has, here none answers."""
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+
+
 @pytest.fixture
 def broken(tmp_path) -> Path:
     """A bwrap that cannot start."""
@@ -64,10 +70,11 @@ def test_the_process_wall_is_refused_for_foreign_sources():
     assert caught.value.exit_code == 3
 
 
-def test_docker_is_said_not_to_be_built():
-    with pytest.raises(MissingError, match="not built yet") as caught:
+def test_docker_by_name_without_an_engine_says_so_and_never_falls_to_less():
+    with pytest.raises(MissingError, match="no Docker engine answers") as caught:
         choose("docker", trusted_origin=True)
     assert caught.value.exit_code == 3
+    assert "set DOCKER_HOST" in (caught.value.hint or "")
 
 
 def test_a_missing_program_is_named(tmp_path):

@@ -1,0 +1,62 @@
+"""The image that workers run in: what its labels say, and how it is found."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kernelsmith.config import docker_image
+from kernelsmith.errors import MissingError
+from kernelsmith.sandbox import docker_container
+from kernelsmith.sandbox.docker_container import Inside
+from kernelsmith.sandbox.docker_engine import Engine, asking
+
+KIND_LABEL = "kernelsmith.worker"
+PYTHON_LABEL = "kernelsmith.python"
+CONTENTS_LABEL = "kernelsmith.contents"
+HINT = "build it: `kernelsmith doctor --build-image`, or use --sandbox bubblewrap"
+
+Kind = Literal["mounted", "installed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerImage:
+    """An image that can run workers. "mounted": this machine's Python and packages are shown in it
+    read-only; "installed": it has its own. ``digest`` names its contents."""
+
+    name: str
+    digest: str
+    kind: Kind
+    inside: Inside
+
+
+def find(engine: Engine, name: str | None = None) -> WorkerImage:
+    """The project's image as this engine has it.
+
+    Raises:
+        MissingError: it has none, it is another's, or one that was built for another kernelsmith.
+        SandboxError: the engine does not answer.
+    """
+    import docker
+
+    name = name or docker_image()
+    with asking("look for the image"):
+        try:
+            found = engine.client.api.inspect_image(name)
+        except docker.errors.ImageNotFound:
+            raise MissingError(f"the engine has no image {name}", hint=HINT) from None
+    return of_labels(name, str(found["Id"]), (found.get("Config") or {}).get("Labels") or {})
+
+
+def of_labels(name: str, digest: str, labels: Mapping[str, Any]) -> WorkerImage:
+    """What an image with these labels is.
+
+    Raises:
+        MissingError: not one of this kernelsmith's.
+    """
+    kind = labels.get(KIND_LABEL)
+    if kind == "mounted":
+        inside = docker_container.mounted()
+        return WorkerImage(name=name, digest=digest, kind="mounted", inside=inside)
+    raise MissingError(
+        f"{name} is not an image for workers: it has no label {KIND_LABEL}", hint=HINT
+    )

@@ -1,0 +1,235 @@
+"""A template in a container, spoken to by letters in folders that both sides see."""
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernelsmith import letters
+from kernelsmith.active_clock import Countdown
+from kernelsmith.errors import SandboxError, StorageError
+from kernelsmith.letters import Arrivals
+from kernelsmith.sandbox.docker_engine import Engine, asking, remove
+from kernelsmith.sandbox.spool import Spool, read_file
+
+# Until a template is ready it is the engine that knows whether its container lives.
+ASK_ENGINE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letterbox:
+    """The host's end of a container's folders of orders and answers, and the lock that says that
+    the host lives."""
+
+    orders_path: Path
+    answers_path: Path
+    key: bytes
+    orders: int
+    answers: int
+    lock: int
+    arrivals: Arrivals
+
+    @property
+    def lock_path(self) -> Path:
+        return self.orders_path / letters.HOST
+
+    def read(self, name: str) -> bytes | None:
+        """The text of a letter; None if there is none.
+
+        Raises:
+            SandboxError: what lies there was not written by the supervisor.
+        """
+        file = f"{name}{letters.ANSWER}"
+        try:
+            letter = read_file(self.answers, file, max_bytes=letters.MAX_LETTER_BYTES)
+        except FileNotFoundError:
+            return None
+        text = letters.unseal(self.key, name, letter)
+        if text is None:
+            raise SandboxError("an answer in the spool was not written by its supervisor")
+        return text
+
+    def order(self, name: str) -> None:
+        letters.post(self.orders, name, b"")
+
+    def forget(self, name: str) -> None:
+        """Takes away an order and its answer."""
+        for folder, file in ((self.answers, letters.ANSWER), (self.orders, letters.ORDER)):
+            with contextlib.suppress(OSError):
+                os.unlink(f"{name}{file}", dir_fd=folder)
+
+    def close(self) -> None:
+        self.arrivals.close()
+        for descriptor in (self.orders, self.answers, self.lock):
+            os.close(descriptor)
+        for path in (self.orders_path, self.answers_path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def open_letterbox(spool: Spool, name: str, owner: int | None) -> Letterbox:
+    """Makes the folders; ``owner`` is the user in the container, where that is not this one.
+
+    Raises:
+        StorageError: the disk will not have them.
+    """
+    orders, answers = spool.folder(f"{name}-orders", owner), spool.folder(f"{name}-answers", owner)
+    key = secrets.token_bytes(letters.KEY_BYTES)
+    try:
+        (orders / letters.KEY).touch(mode=0o600)
+        (orders / letters.KEY).write_bytes(key)
+        lock = letters.hold(orders / letters.HOST)
+        for file in (letters.KEY, letters.HOST):
+            if owner is not None:
+                os.chown(orders / file, owner, -1)
+    except OSError as error:
+        raise StorageError(f"cannot write {orders}: {error.strerror}") from error
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    return Letterbox(
+        orders_path=orders,
+        answers_path=answers,
+        key=key,
+        orders=os.open(orders, flags),
+        answers=os.open(answers, flags),
+        lock=lock,
+        arrivals=letters.arrivals(answers),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class Letters:
+    """A :class:`kernelsmith.sandbox.client.Line` to a container. ``begun`` gives its id once it
+    runs."""
+
+    engine: Engine
+    box: Letterbox
+    begun: "Future[str]"
+    asked: str = letters.READY
+    words: str = ""
+    alive: int = -1
+    engine_asked_s: float = field(default_factory=time.monotonic)
+
+    def send(self, name: str) -> None:
+        self.asked = name
+        self.box.order(f"{name}{letters.ORDER}")
+
+    def receive(self, left: Countdown) -> bytes | None:
+        told = False
+        try:
+            while slice_s := left.slice_s():
+                lives = self._lives()
+                text = self.box.read(self.asked)
+                if text is not None:
+                    self.box.arrivals.found(told)
+                    self._taken()
+                    return text
+                if not lives:
+                    self._read_last_words()
+                    return None
+                told = self.box.arrivals.wait(slice_s)
+        except SandboxError as error:
+            self.words = error.message
+        return None
+
+    def last_words(self) -> str:
+        return self.words
+
+    def end(self) -> None:
+        try:
+            with contextlib.suppress(SandboxError):
+                remove(self.engine, self.begun.result())
+        finally:
+            if self.alive >= 0:
+                os.close(self.alive)
+                self.alive = -1
+            self.box.close()
+
+    def pause(self) -> None:
+        """Freezes all of the container; twice is harmless.
+
+        Raises:
+            SandboxError: the engine cannot do it.
+        """
+        self._change("pause")
+
+    def resume(self) -> None:
+        """Lets it go on; harmless if it is not frozen.
+
+        Raises:
+            SandboxError: the engine cannot do it.
+        """
+        self._change("unpause")
+
+    def _change(self, how: str) -> None:
+        import docker
+
+        container = self.begun.result()
+        with asking(f"{how} a container"):
+            try:
+                getattr(self.engine.client.api, how)(container)
+            except docker.errors.APIError as error:
+                if not _is_so_already(error):
+                    raise
+
+    def _taken(self) -> None:
+        if self.asked == letters.READY:
+            # Before any job: what stands there now is the supervisor's.
+            with contextlib.suppress(OSError):
+                os.unlink(letters.KEY, dir_fd=self.box.orders)
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            self.alive = os.open(letters.ALIVE, flags, dir_fd=self.box.answers)
+        self.box.forget(self.asked)
+
+    def _lives(self) -> bool:
+        if self.alive >= 0:
+            return letters.is_held(self.alive)
+        container = self.begun.result()
+        if time.monotonic() - self.engine_asked_s < ASK_ENGINE_S:
+            return True
+        self.engine_asked_s = time.monotonic()
+        import docker
+
+        with asking("look at a container"):
+            try:
+                return bool(self.engine.client.api.inspect_container(container)["State"]["Running"])
+            except docker.errors.NotFound:
+                return False
+
+    def _read_last_words(self) -> None:
+        text = self.box.read(letters.ENDED)
+        if text is not None:
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                self.words = str(json.loads(text)["words"])
+
+
+def begin(
+    engine: Engine, box: Letterbox, arguments: dict[str, Any], starter: ThreadPoolExecutor
+) -> Letters:
+    """Creates a container and starts it, in a thread of the sandbox's."""
+    return Letters(engine=engine, box=box, begun=starter.submit(_started(engine, arguments)))
+
+
+def _started(engine: Engine, arguments: dict[str, Any]) -> Callable[[], str]:
+    def start() -> str:
+        with asking("start a container"):
+            container = engine.client.containers.create(**arguments)
+            try:
+                container.start()
+            except BaseException:
+                with contextlib.suppress(SandboxError):
+                    remove(engine, container.id)
+                raise
+        return str(container.id)
+
+    return start
+
+
+def _is_so_already(error: Any) -> bool:
+    said = str(error.explanation).lower()
+    return any(words in said for words in ("already paused", "not paused"))
