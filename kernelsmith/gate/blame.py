@@ -112,8 +112,9 @@ def _fault_of_incumbent(workers: "Workers", job: TimeJob, files: Mapping[str, by
         object_of={**own, **{f"b:{name[2:]}": oid for name, oid in own.items()}},
         objects={oid: job.objects[oid] for oid in set(own.values())},
     )
+    code = {name: data for name, data in (files or {}).items() if name[:-4] in alone.objects}
     try:
-        reply = workers.send("launcher", alone, files)
+        reply = workers.send("launcher", alone, code)
     except InfrastructureError as error:
         return error.message
     reply.close()
