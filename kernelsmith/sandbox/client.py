@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import pickle
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ from kernelsmith.active_clock import Countdown
 from kernelsmith.errors import SandboxError, WorkerDeathError
 from kernelsmith.model import Job, JobResult, TraceJob
 from kernelsmith.sandbox.answers import Ending, ending_of, result_of
+from kernelsmith.sandbox.removal import remove_tree
 from kernelsmith.sandbox.spool import make_folder, read_file, write_file
 
 JOB = "job.pkl"
@@ -103,7 +103,7 @@ class SpoolWorker:
             finally:
                 if reply is None:
                     os.close(folder)
-                    shutil.rmtree(path, ignore_errors=True)
+                    remove_tree(path)
 
     def started(self) -> Line:
         """The living template, ready for jobs; starts one if need be.
@@ -134,7 +134,7 @@ class SpoolWorker:
             if not self.closed:
                 self.closed = True
                 self._end()
-                shutil.rmtree(self.folder, ignore_errors=True)
+                remove_tree(self.folder)
 
     def _run(self, line: Line, name: str, timeout_s: float) -> Ending:
         try:
@@ -205,7 +205,7 @@ class SpoolReply:
         if self.folder >= 0:
             os.close(self.folder)
             self.folder = -1
-            shutil.rmtree(self.path, ignore_errors=True)
+            remove_tree(self.path)
 
 
 def _answer_of(job: Job, folder: int) -> bytes | None:

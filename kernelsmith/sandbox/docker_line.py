@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +16,7 @@ from kernelsmith.active_clock import Countdown
 from kernelsmith.errors import SandboxError, StorageError
 from kernelsmith.letters import Arrivals
 from kernelsmith.sandbox.docker_engine import Engine, asking, remove
+from kernelsmith.sandbox.removal import remove_tree
 from kernelsmith.sandbox.spool import Spool, read_file
 
 # Until a template is ready it is the engine that knows whether its container lives.
@@ -70,7 +70,7 @@ class Letterbox:
         for descriptor in (self.orders, self.answers, self.lock):
             os.close(descriptor)
         for path in (self.orders_path, self.answers_path):
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
 
 
 def open_letterbox(spool: Spool, name: str, owner: int | None) -> Letterbox:

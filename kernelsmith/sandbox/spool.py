@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelsmith.errors import SandboxError, StorageError
+from kernelsmith.sandbox.removal import remove_tree
 
 SHARED_MEMORY = Path("/dev/shm")
 ROOMY_BYTES = 2 << 30
@@ -40,7 +41,7 @@ class Spool:
         return path
 
     def close(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove_tree(self.path)
         with contextlib.suppress(OSError):
             os.close(self.lock)
 
@@ -96,7 +97,7 @@ def sweep(parent: Path) -> list[Path]:
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
+                remove_tree(path)
                 removed.append(path)
             finally:
                 os.close(lock)
