@@ -23,6 +23,7 @@ from kernelsmith.proving import Prove
 
 if TYPE_CHECKING:
     from kernelsmith.catalog import TaskListing
+    from kernelsmith.sandbox.docker_image import WorkerImage
 
 MAX_SOURCE_BYTES = 1 << 18
 PACKAGES = ("kernelsmith-rl", "torch", "triton", "llvmlite", "numpy")
@@ -159,6 +160,20 @@ def _walls() -> list[dict[str, Any]]:
     from kernelsmith.sandbox.choose import survey
 
     return survey()
+
+
+def build_image(
+    base: str | None, *, mount_python: bool, notice: Callable[[str], None]
+) -> "WorkerImage":
+    """The Docker sandbox's image, built if need be; see ``sandbox.docker_build``.
+
+    Raises:
+        MissingError: no engine, no such base, or a base that does not do.
+        SandboxError: the engine cannot build it.
+    """
+    from kernelsmith.sandbox import docker_build
+
+    return docker_build.build_image(base, mount_python=mount_python, notice=notice)
 
 
 def _judge(task: Task, device: Device, sandbox: Sandbox, secret_seed: int) -> Judge:

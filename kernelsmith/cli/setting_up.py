@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kernelsmith import config
+from kernelsmith import config, wiring
 from kernelsmith.cli import options, printing, tasks_import, tasks_new
 from kernelsmith.errors import InputError, TaskError
 from kernelsmith.model import Task
@@ -22,12 +22,29 @@ def doctor(
     sandbox: options.Sandbox = None,
     task_folders: options.TaskFolders = None,
     db: options.Database = None,
+    build_image: Annotated[
+        bool, typer.Option("--build-image", help="First build the Docker sandbox's image.")
+    ] = False,
+    base: Annotated[
+        str | None, typer.Option(metavar="IMAGE", help="What to build it on; a slim Python.")
+    ] = None,
+    mount_python: Annotated[
+        bool,
+        typer.Option("--mount-python", help="Leave Python out: show this machine's in it."),
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """What is here, what will be used, what is missing."""
     from kernelsmith import checkup
 
+    if not build_image and (base is not None or mount_python):
+        raise InputError(
+            "--base and --mount-python say how to build", hint="add --build-image to build"
+        )
     settings = config.load()
+    if build_image:
+        image = wiring.build_image(base, mount_python=mount_python, notice=_tell)
+        _tell(f"{image.name} {image.digest} ({image.kind}, on {image.base})")
     report = checkup.examine(
         context.obj,
         device=options.chosen("--device", device, settings.device),
@@ -44,6 +61,10 @@ def doctor(
         _show(report)
     if not report.ok:
         raise typer.Exit(EXIT_MISSING)
+
+
+def _tell(line: str) -> None:
+    printing.say(printing.err(), line)
 
 
 def _show(report: Any) -> None:
@@ -135,8 +156,7 @@ def show_task(
 ) -> None:
     """A task's entries, outputs, cases and seed."""
     folders = options.folders(task_folders, config.load())
-    wiring = context.obj
-    task = wiring.load_task(name, wiring.device_name(device), folders)
+    task = context.obj.load_task(name, context.obj.device_name(device), folders)
     if as_json:
         printing.document("task", {"task": task})
         return

@@ -44,24 +44,32 @@ MAX_NAME_CHARS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How the child of a job ended."""
+    """How the child of a job ended; ``exceeded``: what it took too much of and was killed for."""
 
     exit: int | None
     signal: int | None
     timed_out: bool
     seconds: float
+    exceeded: str = ""
 
 
 def ending_of(said: dict[str, Any]) -> Ending | None:
     """What a template's line says of a job's process; None if it says nothing sound."""
     code, number = said.get("exit"), said.get("signal")
     timed_out, seconds = said.get("timed_out"), said.get("seconds")
+    exceeded = said.get("exceeded", "")
     one = (type(code), type(number)) in ((int, type(None)), (type(None), int))
     if not one or type(timed_out) is not bool or not isinstance(seconds, int | float):
         return None
-    if not _is_time(seconds):
+    if not _is_time(seconds) or type(exceeded) is not str:
         return None
-    return Ending(exit=code, signal=number, timed_out=timed_out, seconds=float(seconds))
+    return Ending(
+        exit=code,
+        signal=number,
+        timed_out=timed_out,
+        seconds=float(seconds),
+        exceeded=one_line(exceeded),
+    )
 
 
 def failed(job: Job, status: FailureStatus, message: str, where: str, seconds: float) -> JobResult:
@@ -82,6 +90,10 @@ def result_of(job: Job, ending: Ending, answer: bytes | None, where: str) -> Job
         WorkerDeathError: it died in a way that does not tell whose fault it was.
         KernelsmithError: what the worker's own code raised, by its class.
     """
+    where = one_line(where)[:MAX_NAME_CHARS]
+    if ending.exceeded:
+        message = f"took more than its share: {ending.exceeded}"
+        return failed(job, "CRASH", message, where, ending.seconds)
     if ending.timed_out:
         message = f"did not end within {job.timeout_s:g} s"
         return failed(job, "TIMEOUT", message, where, ending.seconds)
@@ -96,7 +108,7 @@ def result_of(job: Job, ending: Ending, answer: bytes | None, where: str) -> Job
     try:
         result = validate(job, answer)
     except (ValidationError, ValueError) as invalid:
-        first = " ".join(str(invalid).split())[:200]
+        first = one_line(str(invalid))[:200]
         return _no_answer(job, f"gave an answer that is not valid: {first}", where, ending)
     return result
 
@@ -128,9 +140,15 @@ def validate(job: Job, answer: bytes) -> JobResult:
 
 def _in_one_line(failure: WorkerFailure) -> WorkerFailure:
     message, where = (
-        " ".join(text.split())[:MAX_MESSAGE_CHARS] for text in (failure.message, failure.where)
+        one_line(text)[:MAX_MESSAGE_CHARS] for text in (failure.message, failure.where)
     )
     return replace(failure, message=message, where=where)
+
+
+def one_line(text: str) -> str:
+    """Text of a worker's as one line, without what would steer a terminal or hide in it: what it
+    says ends up in logs and on screens."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def _is_time(seconds: float) -> bool:
@@ -226,10 +244,14 @@ def _raised(answer: bytes, where: str) -> KernelsmithError | None:
     """What the worker's own code raised, or None if the answer does not say."""
     try:
         said = json.loads(answer)["error"]
-        kind, message, hint = str(said["kind"]), str(said["message"]), said["hint"]
+        kind, message, hint = (
+            one_line(str(said["kind"])),
+            one_line(str(said["message"])),
+            said["hint"],
+        )
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    hint = hint if isinstance(hint, str) else None
+    kind, hint = kind[:MAX_NAME_CHARS], one_line(hint)[:500] if isinstance(hint, str) else None
     found = getattr(errors, kind, None)
     if found in (errors.MissingError, errors.InputError, errors.StorageError):
         known: KernelsmithError = found(message[:500], hint=hint)

@@ -41,11 +41,14 @@ class Bubblewrap:
 
     def _command(self, role: Role, folder: Path) -> Command:
         nodes, driver = paths.gpu_nodes(role), paths.driver_folder(role)
+        gpu_facts = paths.gpu_facts(nodes, driver)
         settings = json.dumps(
             {
                 "landlock": True,
-                "read": ["/"],
-                "write": [INSIDE_SPOOL, INSIDE_TMP, "/dev/null", *map(str, nodes)],
+                # Not the spool, where other jobs' folders lie, and not the folder for temporary
+                # files, which all jobs of a template share.
+                "read": [*map(str, paths.visible().all), "/proc", "/dev", *gpu_facts],
+                "write": ["/dev/null", *map(str, nodes)],
                 "limits": dict(self.limits),
                 "python_flags": list(paths.PYTHON_FLAGS),
             }

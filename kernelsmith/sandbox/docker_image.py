@@ -2,18 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from kernelsmith.config import docker_image
 from kernelsmith.errors import MissingError
-from kernelsmith.sandbox import docker_container
+from kernelsmith.sandbox import docker_container, docker_contents
 from kernelsmith.sandbox.docker_container import Inside
 from kernelsmith.sandbox.docker_engine import Engine, asking
 
 KIND_LABEL = "kernelsmith.worker"
-PYTHON_LABEL = "kernelsmith.python"
+BASE_LABEL = "kernelsmith.base"
 CONTENTS_LABEL = "kernelsmith.contents"
 HINT = "build it: `kernelsmith doctor --build-image`, or use --sandbox bubblewrap"
+
+# Where the Dockerfile puts them.
+INSTALLED = Inside(
+    python="/opt/kernelsmith/bin/python", python_path=(Path("/opt/kernelsmith/packages"),)
+)
 
 Kind = Literal["mounted", "installed"]
 
@@ -27,6 +33,7 @@ class WorkerImage:
     digest: str
     kind: Kind
     inside: Inside
+    base: str = ""
 
 
 def find(engine: Engine, name: str | None = None) -> WorkerImage:
@@ -53,10 +60,21 @@ def of_labels(name: str, digest: str, labels: Mapping[str, Any]) -> WorkerImage:
     Raises:
         MissingError: not one of this kernelsmith's.
     """
-    kind = labels.get(KIND_LABEL)
+    kind, base = labels.get(KIND_LABEL), str(labels.get(BASE_LABEL, ""))
     if kind == "mounted":
         inside = docker_container.mounted()
-        return WorkerImage(name=name, digest=digest, kind="mounted", inside=inside)
-    raise MissingError(
-        f"{name} is not an image for workers: it has no label {KIND_LABEL}", hint=HINT
-    )
+        return WorkerImage(name=name, digest=digest, kind="mounted", inside=inside, base=base)
+    if kind != "installed":
+        raise MissingError(
+            f"{name} is not an image for workers: it has no label {KIND_LABEL}", hint=HINT
+        )
+    if labels.get(CONTENTS_LABEL) != expected("installed"):
+        raise MissingError(
+            f"{name} holds another kernelsmith, or other packages, than this one", hint=HINT
+        )
+    return WorkerImage(name=name, digest=digest, kind="installed", inside=INSTALLED, base=base)
+
+
+def expected(kind: Kind) -> str:
+    """The label that says what was put in: what is mounted needs none."""
+    return docker_contents.contents() if kind == "installed" else ""

@@ -4,7 +4,7 @@ import importlib.util
 import os
 import site
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,6 +87,11 @@ def driver_folder(role: Role, variables: Mapping[str, str] | None = None) -> Pat
     return next((one.absolute() for one in folders if (one / DRIVER).exists()), None)
 
 
+def gpu_facts(nodes: Sequence[object], driver: Path | None) -> tuple[str, ...]:
+    """What a worker that may open these device files reads besides."""
+    return (*(GPU_FACTS if nodes else ()), *([str(driver)] if driver else ()))
+
+
 def limits_of(given: Mapping[str, int] | None) -> dict[str, int]:
     """All limits of a job (see ``worker.wall.Limits``), defaults where none are given.
 
@@ -99,6 +104,10 @@ def limits_of(given: Mapping[str, int] | None) -> dict[str, int]:
         "file_bytes": 2 << 30,
         "trace_file_bytes": 128 << 20,
         "files": 256,
+        "spool_bytes": 4 << 30,
+        "spool_files": 10_000,
+        "processes": 64,
+        "threads": 2048,
     }
     return defaults | dict(given or {})
 

@@ -57,12 +57,12 @@ class Process:
         (packages / seen.package.name).symlink_to(seen.package)
         nodes = list(map(str, paths.gpu_nodes(role)))
         driver = paths.driver_folder(role)
-        gpu_facts = (*(paths.GPU_FACTS if nodes else ()), *([str(driver)] if driver else ()))
+        gpu_facts = paths.gpu_facts(nodes, driver)
         settings = json.dumps(
             {
                 "landlock": self.landlock,
                 "read": [*map(str, seen.all), str(packages), *FACTS, *DEVICES, *gpu_facts],
-                "write": [str(folder), str(tmp), "/dev/null", *nodes],
+                "write": ["/dev/null", *nodes],
                 "limits": dict(self.limits),
                 "python_flags": list(paths.PYTHON_FLAGS),
             }
