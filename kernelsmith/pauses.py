@@ -8,10 +8,10 @@ and opens.
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from kernelsmith.active_clock import ActiveClock
 from kernelsmith.errors import KernelsmithError
@@ -22,6 +22,19 @@ LEVELS: tuple[Level, ...] = ("resident", "freeze", "journal")
 RESERVED = ("memory",)
 """Levels that a later version may have: all memory frozen to the disk."""
 POLL_S = 0.1
+
+
+Note = tuple[str, Mapping[str, Any]]
+
+
+class Calls(Protocol):
+    """What carries calls to a model server. Any thread may ask it."""
+
+    def under_way(self) -> int:
+        """How many calls have gone out and are not yet on record with their answer."""
+
+    def cut(self) -> int:
+        """Cuts them short; what came of each goes on record. Returns how many it told to end."""
 
 
 @dataclass(slots=True)
@@ -45,7 +58,8 @@ class Pauses:
     _failure: KernelsmithError | None = None
     _resting: bool = False
     _turns: list[_Turn] = field(default_factory=list)
-    _discarded: list[str] = field(default_factory=list)
+    _notes: list[Note] = field(default_factory=list)
+    _calls: list[Calls] = field(default_factory=list)
 
     # ------------------------------------------------------------------------- who is asked to wait
 
@@ -91,15 +105,15 @@ class Pauses:
         """Whether workers stood still since that epoch began."""
         return self.epoch != epoch
 
-    def discard(self, what: str) -> None:
-        """Notes that a job's answer was thrown away, unread, for the record."""
+    def note(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """Something for the record, written by whoever keeps the pauses."""
         with self._changed:
-            self._discarded.append(what)
+            self._notes.append((kind, payload))
 
-    def take_discarded(self) -> list[str]:
-        """What was thrown away since this was last asked."""
+    def take_notes(self) -> list[Note]:
+        """What was noted since this was last asked."""
         with self._changed:
-            taken, self._discarded = self._discarded, []
+            taken, self._notes = self._notes, []
             return taken
 
     async def passed(self) -> float:
@@ -153,6 +167,18 @@ class Pauses:
             turns = list(self._turns)
         for held in turns:
             held.stack.close()
+
+    def join(self, calls: Calls) -> None:
+        """From now on these calls are among those that a pause waits for."""
+        self._calls.append(calls)
+
+    def calls_under_way(self) -> int:
+        """See :class:`Calls`."""
+        return sum(calls.under_way() for calls in self._calls)
+
+    def cut_calls(self) -> int:
+        """See :class:`Calls`."""
+        return sum(calls.cut() for calls in self._calls)
 
     def take_turns(self) -> None:
         """Takes again what was let go, for the jobs that are about to go on."""

@@ -1,16 +1,18 @@
 """The capture proxy: ``/k/RUN/SESSION/…`` goes to the upstream, and every byte is on record.
 
 The order of one call: the request is read whole, recorded, and only then sent; the answer streams
-to the client while it comes in, is recorded, and only then ends (:mod:`.exchange`).
+to the client while it comes in, is recorded, and only then ends (:mod:`.exchange`). While its run
+is paused a call waits before it is recorded: nothing of it has happened yet.
 """
 
 import asyncio
 import re
 import secrets
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,13 +28,15 @@ from kernelsmith.capture.upstream import Limits
 from kernelsmith.config import server_address
 from kernelsmith.errors import InputError
 from kernelsmith.loopback import serving
-from kernelsmith.model import CallSent, JournalEntry
+from kernelsmith.model import CallSent, CallStalled, JournalEntry
+from kernelsmith.pauses import POLL_S, Pauses
 from kernelsmith.ports import Journal
 
 Say = Callable[[str], None]
 IsRun = Callable[[str], bool]
 ENDING_TIMEOUT_S = 20.0
 PROXY_ENDED = "the proxy ended"
+PAUSED = "cut because the run was paused"
 STRANGER = "this proxy takes the calls of its own run alone\n"
 RUN_OF_OWN = "a run of this database makes its own calls; name another run\n"
 NOWHERE = "kernelsmith proxy: calls go to /k/RUN/SESSION/v1/messages\n"
@@ -52,7 +56,8 @@ class OneRun:
 class Proxy:
     """One running proxy: an ASGI app for the calls of one upstream. ``only``: it is a run's own.
     One without takes foreign clients' calls, but for those in the name of a run that ``is_run``
-    knows; what they say of turns is not recorded."""
+    knows; what they say of turns is not recorded. ``pauses``: calls wait while the run is paused;
+    ``begun`` counts those that no longer do."""
 
     journal: Journal
     upstream: str
@@ -64,6 +69,8 @@ class Proxy:
     loop: asyncio.AbstractEventLoop | None = None
     live: dict[int, Exchange] = field(default_factory=dict)
     ending: bool = False
+    pauses: Pauses = field(default_factory=Pauses)
+    begun: int = 0
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Serves one call."""
@@ -87,7 +94,8 @@ class Proxy:
         except InputError as error:
             await refuse(send, 413, "request_too_large", error.message)
             return
-        if body is None:
+        stalled_s = None if body is None else await self._held(receive)
+        if body is None or stalled_s is None:
             return
         if self.ending:
             await refuse(send, 503, "shutting_down", "the proxy is ending")
@@ -97,16 +105,20 @@ class Proxy:
         request = upstream.request(
             self.upstream, sent.method, target, sorted_out.onward, body, self.limits
         )
-        call_id = await self._begin(sent, send)
-        if call_id is not None:
-            exchange = Exchange(
-                call_id=call_id,
-                method=sent.method,
-                target=sent.path,
-                secrets=sorted_out.secrets,
-                limits=self.limits,
-            )
-            await self._relay(exchange, request, receive, send)
+        self.begun += 1
+        try:
+            call_id = await self._begin(sent, send, stalled_s)
+            if call_id is not None:
+                exchange = Exchange(
+                    call_id=call_id,
+                    method=sent.method,
+                    target=sent.path,
+                    secrets=sorted_out.secrets,
+                    limits=self.limits,
+                )
+                await self._relay(exchange, request, receive, send)
+        finally:
+            self.begun -= 1
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
@@ -122,6 +134,35 @@ class Proxy:
         loop = self.loop
         if loop is not None:
             asyncio.run_coroutine_threadsafe(self._end(), loop).result(ENDING_TIMEOUT_S + 5)
+
+    def under_way(self) -> int:
+        """See :class:`kernelsmith.pauses.Calls`."""
+        return self.begun
+
+    def cut(self) -> int:
+        """See :class:`kernelsmith.pauses.Calls`."""
+        loop, live = self.loop, list(self.live.values())
+        told = [exchange for exchange in live if not exchange.ending]
+        for exchange in told:
+            if loop is not None:
+                loop.call_soon_threadsafe(exchange.end_within, 0, PAUSED)
+        return len(told)
+
+    async def _held(self, receive: Receive) -> float | None:
+        """Waits while the run is paused: for how many seconds; None: the client left meanwhile,
+        and nothing was sent for it."""
+        if self.pauses.level is None:
+            return 0.0
+        began_s = time.monotonic()
+        # All of the body is here: what comes is the end.
+        left = asyncio.ensure_future(receive())
+        try:
+            while self.pauses.level is not None and not self.ending:
+                if (await asyncio.wait({left}, timeout=POLL_S))[0]:
+                    return None
+        finally:
+            left.cancel()
+        return time.monotonic() - began_s
 
     async def _end(self) -> None:
         self.ending = True
@@ -144,14 +185,20 @@ class Proxy:
             return 403, RUN_OF_OWN
         return 0, ""
 
-    async def _begin(self, sent: CallSent, send: Send) -> str | None:
+    async def _begin(self, sent: CallSent, send: Send, stalled_s: float) -> str | None:
         try:
-            return await _on_record(self.journal.append(sent))
+            call_id = await _on_record(self.journal.append(sent))
         except Exception as error:
             words = f"a request could not be recorded and was not sent: {error}"
             self.say(words)
             await refuse(send, 503, "capture_failed", words)
             return None
+        if stalled_s:  # where the journal cannot take it, the answer will meet that too
+            with suppress(Exception):
+                self.journal.append(
+                    CallStalled(run_id=sent.run_id, call_id=call_id, seconds=stalled_s)
+                )
+        return call_id
 
     async def _relay(
         self, exchange: Exchange, request: httpx2.Request, receive: Receive, send: Send
@@ -197,10 +244,11 @@ def build(
     is_run: IsRun | None = None,
     limits: Limits | None = None,
     say: Say | None = None,
+    pauses: Pauses | None = None,
 ) -> Starlette:
     """The app. ``url``: where calls go. ``only``: the run whose own proxy it is. ``is_run``:
     whether a name is a run's, whose calls are then refused. ``say``: is told in a line what could
-    not be recorded. ``app.state.proxy`` is the :class:`Proxy`.
+    not be recorded. ``pauses``: the run's. ``app.state.proxy`` is the :class:`Proxy`.
 
     Raises:
         InputError: ``url`` is no http or https address.
@@ -212,7 +260,9 @@ def build(
         say=say or _say,
         only=only,
         is_run=is_run,
+        pauses=pauses or Pauses(),
     )
+    proxy.pauses.join(proxy)
     app = Starlette(
         routes=[
             Route("/k/{run}/{session}/{path:path}", proxy),
@@ -234,6 +284,7 @@ def running(
     is_run: IsRun | None = None,
     limits: Limits | None = None,
     say: Say | None = None,
+    pauses: Pauses | None = None,
 ) -> Iterator[str]:
     """Serves :func:`build` on loopback, in a thread of its own, and yields its base URL. On the
     way out calls under way are cut and recorded as far as they came; close the journal after.
@@ -242,7 +293,7 @@ def running(
         InputError: ``url`` is no http or https address.
         InfrastructureError: the port is taken.
     """
-    app = build(journal, url, only=only, is_run=is_run, limits=limits, say=say)
+    app = build(journal, url, only=only, is_run=is_run, limits=limits, say=say, pauses=pauses)
     with serving(app, port=port) as base_url:
         try:
             yield base_url

@@ -102,7 +102,7 @@ class Workers:
                 if not self.pauses.overlapped(epoch):
                     return reply
                 reply.close()
-            self.pauses.discard(f"{type(job).__name__} of the {role} worker")
+            self.pauses.note("job_discarded", {"job": type(job).__name__, "worker": role})
 
     def renew(self) -> None:
         """Ends all workers' processes; others are started for the next job."""

@@ -19,9 +19,11 @@ from kernelsmith.lineage.models import (
     ToolResult,
 )
 from kernelsmith.lineage.step import StepWriter
+from kernelsmith.lineage.writers import write_event
 from kernelsmith.model import (
     CallAnswered,
     CallSent,
+    CallStalled,
     JournalEntry,
     SessionEnd,
     SessionStart,
@@ -77,8 +79,8 @@ class Batch:
         """One entry as one step.
 
         Returns:
-            A call's id for a call and its answer, "SESSION/TOOL_USE_ID" for a tool's result, the
-            session's id for a session's begin and end.
+            A call's id for a call, its stall and its answer, "SESSION/TOOL_USE_ID" for a tool's
+            result, the session's id for a session's begin and end.
 
         Raises:
             DatabaseError: it refers to what is not on record, or is on record already.
@@ -88,6 +90,8 @@ class Batch:
                 return self._start(entry)
             case CallSent():
                 return self._sent(entry)
+            case CallStalled():
+                return self._stalled(entry)
             case CallAnswered():
                 return self._answered(entry)
             case ToolDone():
@@ -146,6 +150,13 @@ class Batch:
         writer.finish()
         self.fresh[name] = manifests.KeptRequest(body=sent.request, segments=segments)
         return identity
+
+    def _stalled(self, stalled: CallStalled) -> str:
+        writer = StepWriter(connection=self.connection, kind="call_stalled", run_id=stalled.run_id)
+        payload = {"call": stalled.call_id, "seconds": round(stalled.seconds, 3)}
+        write_event(writer, "call_stalled", payload)
+        writer.finish()
+        return stalled.call_id
 
     def _answered(self, answered: CallAnswered) -> str:
         run_id = self._run_of(ModelCall.run_id, ModelCall.id, answered.call_id, "call")

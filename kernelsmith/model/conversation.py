@@ -84,6 +84,15 @@ class CallSent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallStalled:
+    """A call had waited for so many seconds before it went out, since its run was paused."""
+
+    run_id: str
+    call_id: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallAnswered:
     """What came back for a call: ``body`` as received, still encoded. ``status`` None: no answer
     (``error`` says why). ``complete``: the server ended it properly; ``delivered_bytes``: how much
@@ -128,7 +137,7 @@ class SessionEnd:
     message: str = ""
 
 
-JournalEntry = SessionStart | CallSent | CallAnswered | ToolDone | SessionEnd
+JournalEntry = SessionStart | CallSent | CallStalled | CallAnswered | ToolDone | SessionEnd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,7 +126,7 @@ def test_a_job_that_overlaps_a_freeze_is_done_again(gate: Gate, sandbox: Sandbox
         sandbox, pauses, lambda: gate.bench.execute(subject, asks_of(gate, 150))
     )
     assert isinstance(done, list), done
-    assert pauses.take_discarded() == ["RunJob of the launcher worker"]
+    assert pauses.take_notes() == [("job_discarded", {"job": "RunJob", "worker": "launcher"})]
 
 
 def test_after_a_freeze_every_worker_answers_with_what_is_on_record(

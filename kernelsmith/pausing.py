@@ -1,0 +1,237 @@
+"""Gives a running run's machine back and takes it again, when its record says that someone asked.
+
+A thread of its own looks for that, so that a pause bites in the middle of a judgement. What it
+does is on record: ``paused`` with level and what is still held, ``thawed`` with what the workers
+answered. A word that was asked and not answered is met again at the next look, so that a full disk
+delays a pause and loses none.
+"""
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kernelsmith.errors import EvidenceError, KernelsmithError, SandboxError
+from kernelsmith.interrupts import Interrupts
+from kernelsmith.pauses import LEVELS, POLL_S, Level, Pauses
+from kernelsmith.ports import Judge, Rechecked, Sandbox
+from kernelsmith.sandbox import freezing
+
+LOOK_S = 0.5
+SUSPENDED_S = 5.0
+"""A look that comes later than this was kept from coming: the host's process or the machine stood
+still."""
+END_S = 10.0
+REASON = "asked by `kernelsmith pause`"
+
+
+class Word(Protocol):
+    """See ``lineage.pauses.PauseWord``."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def payload(self) -> Mapping[str, Any]: ...
+    @property
+    def step(self) -> int: ...
+
+
+class Book(Protocol):
+    """See ``lineage.pauses.PauseBook``."""
+
+    def latest(self) -> Word: ...
+    def append(self, kind: str, payload: Mapping[str, Any]) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Keeper:
+    """Keeps one run's pauses. ``open_book`` is called in the keeper's own thread; ``elapsed_s``
+    are the run's active seconds; ``say`` is told in a line what happens."""
+
+    open_book: Callable[[], Book]
+    pauses: Pauses
+    sandbox: Sandbox
+    judges: Mapping[str, Judge]
+    interrupts: Interrupts
+    elapsed_s: Callable[[], float]
+    say: Callable[[str], None]
+    look_s: float = LOOK_S
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _paused_at_s: float = 0.0
+    _told: str = ""
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Looks after the pauses while the block runs."""
+        thread = threading.Thread(target=self._keep, name="pauses", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            thread.join(END_S)
+
+    def _keep(self) -> None:
+        book: Book | None = None
+        while not self._waited():
+            try:
+                book = book or self.open_book()
+                self._note_discarded(book)
+                self._look(book)
+                self._told = ""
+            except KernelsmithError as error:  # the next look tries again
+                if self._told != error.message:
+                    self._told = error.message
+                    self.say(f"pauses: {error.message}")
+        if book is not None:
+            book.close()
+
+    def _waited(self) -> bool:
+        """Waits for the next look; whether there is none."""
+        before_s, uptime_s = time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME)
+        ended = self._ended.wait(self.look_s)
+        stood_s = time.clock_gettime(time.CLOCK_BOOTTIME) - uptime_s - self.look_s
+        if not ended and stood_s > SUSPENDED_S and self.pauses.level is None:
+            # Its clock has not seen what a suspended machine slept.
+            self.pauses.skip(max(0.0, time.monotonic() - before_s - self.look_s))
+            self.pauses.note("suspended", {"seconds": round(stood_s, 3)})
+        return ended
+
+    def _note_discarded(self, book: Book) -> None:
+        for kind, payload in self.pauses.take_notes():
+            book.append(kind, {**payload, "elapsed_s": self.elapsed_s()})
+
+    def _look(self, book: Book) -> None:
+        word = book.latest()
+        if word.kind == "pause_requested":
+            self._pause(book, word)
+        elif word.kind == "thaw_requested" and self.pauses.level is not None:
+            self._thaw(book)
+        elif self.pauses.level == "freeze":
+            self.sandbox.pause()  # whatever was started while the others were being stopped
+
+    # ---------------------------------------------------------------------------------------- pause
+
+    def _pause(self, book: Book, word: Word) -> None:
+        level: Level | None = next((each for each in LEVELS if each == word.payload["level"]), None)
+        began_s = time.monotonic()
+        if level is None:
+            self._answer(book, "pause_failed", error=f"no level {word.payload['level']!r}")
+        elif level == "journal":
+            self.interrupts.pause(REASON)  # the main thread records it on its way out
+            self._ended.wait()
+        elif level == "freeze" and not self._froze(book):
+            return
+        else:
+            if level == "resident":
+                self.pauses.close(level)
+            calls = self._drained(book, word, level)
+            if calls is None:
+                return
+            self.pauses.clock.stop()
+            self._paused_at_s = time.monotonic()
+            seconds = round(self._paused_at_s - began_s, 3)
+            held = _held()
+            self._answer(
+                book,
+                "paused",
+                level=level,
+                reason=REASON,
+                seconds=seconds,
+                held=held,
+                calls=calls,
+                epoch=self.pauses.epoch,
+            )
+            self.say(f"paused ({level}): {held_words(held)} still held")
+
+    def _froze(self, book: Book) -> bool:
+        """Stops the workers; False: they do not stop, and go on."""
+        if self.pauses.level != "freeze":
+            self.pauses.freeze()
+        self.pauses.clock.stop()
+        try:
+            self.sandbox.pause()
+        except SandboxError as error:
+            self.pauses.clock.go()
+            self._answer(book, "pause_failed", level="freeze", error=error.message)
+            self.pauses.open()
+            return False
+        self.pauses.let_turns_go()
+        return True
+
+    def _drained(self, book: Book, word: Word, level: Level) -> dict[str, int] | None:
+        """Waits until no model call is under way, and cuts those that take too long; at level
+        resident also until the loop waits between two judgements. None: withdrawn, or ended."""
+        until_s = time.monotonic() + float(word.payload["grace_s"])
+        look_s = time.monotonic() + self.look_s
+        under_way, cut = self.pauses.calls_under_way(), 0
+        while self.pauses.calls_under_way() or (level == "resident" and not self.pauses.resting):
+            if self._ended.wait(POLL_S):
+                return None
+            now_s = time.monotonic()
+            if now_s >= until_s:
+                cut += self.pauses.cut_calls()
+            if now_s >= look_s:
+                look_s = now_s + self.look_s
+                if book.latest().step != word.step:
+                    self._thaw(book)
+                    return None
+        return {"under_way": under_way, "cut": cut}
+
+    # ----------------------------------------------------------------------------------------- thaw
+
+    def _thaw(self, book: Book) -> None:
+        level = self.pauses.level
+        if level == "freeze":
+            self.pauses.take_turns()
+            self.sandbox.resume()
+        paused_s = time.monotonic() - self._paused_at_s if self._paused_at_s else 0.0
+        nonce = secrets.token_hex(8)
+        checked: dict[str, Any] = {}
+        try:
+            for name, judge in self.judges.items():
+                if isinstance(judge, Rechecked):
+                    checked[name] = judge.recheck(nonce)
+        except EvidenceError as error:
+            self._answer(book, "thaw_failed", level=level, nonce=nonce, error=error.message)
+            self.pauses.fail(error)
+            return
+        self.pauses.clock.go()
+        self._answer(
+            book,
+            "thawed",
+            level=level,
+            seconds=round(paused_s, 3),
+            nonce=nonce,
+            recheck=checked,
+        )
+        self._paused_at_s = 0.0
+        self.pauses.open()
+        self.say(f"thawed after {paused_s:.0f} s: {checked_words(checked)}")
+
+    def _answer(self, book: Book, kind: str, **facts: Any) -> None:
+        book.append(kind, {**facts, "elapsed_s": self.elapsed_s()})
+
+
+def _held() -> dict[str, Any]:
+    """What a paused run still holds: its own processes and those of its workers that are its
+    descendants."""
+    pids = {each.pid for each in freezing.family([os.getpid()])}
+    return {"processes": len(pids), "memory_bytes": freezing.held_bytes(pids)}
+
+
+def held_words(held: Mapping[str, Any]) -> str:
+    """What is held, for people."""
+    return f"{held['memory_bytes'] / 2**20:,.0f} MiB of memory in {held['processes']} processes"
+
+
+def checked_words(checked: Mapping[str, Any]) -> str:
+    """What the workers answered after a pause, for people."""
+    anew = [name for name, found in checked.items() if found["started_anew"]]
+    words = "every worker answers with the bits on record" if checked else "no worker was asked"
+    return f"{words}, after it was started anew ({', '.join(anew)})" if anew else words
