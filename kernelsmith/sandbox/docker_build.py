@@ -10,7 +10,13 @@ from kernelsmith.errors import MissingError
 from kernelsmith.sandbox import docker_contents, docker_engine
 from kernelsmith.sandbox import docker_image as images
 from kernelsmith.sandbox.docker_engine import Engine, asking
-from kernelsmith.sandbox.docker_image import BASE_LABEL, CONTENTS_LABEL, Kind, WorkerImage
+from kernelsmith.sandbox.docker_image import (
+    BASE_LABEL,
+    CONTENTS_LABEL,
+    KIND_LABEL,
+    Kind,
+    WorkerImage,
+)
 
 DEFAULT_BASE = "python:{}-slim"
 
@@ -23,7 +29,8 @@ def build_image(
 
     Args:
         base: the image to build on; None: what was built on before, else a slim Python.
-        mount_python: leave Python and packages out; this machine's are shown in it.
+        mount_python: leave Python and packages out; this machine's are shown in it. Without a base
+            what was built before stays of its kind.
         notice: is told what is done, a line at a time.
 
     Raises:
@@ -33,18 +40,18 @@ def build_image(
     engine = docker_engine.connect()
     try:
         name = docker_image()
-        kind: Kind = "mounted" if mount_python else "installed"
-        try:
-            found = images.find(engine, name)
-            if found.kind == kind and base in (None, found.base):
-                notice(f"{name} is what it should be")
-                return found
-        except MissingError:
-            pass
-        base = base or DEFAULT_BASE.format(docker_contents.python_version())
-        notice(
-            f"building {name} on {base}: Python {'of this machine' if mount_python else 'in it'}"
-        )
+        there = images.labels(engine, name)
+        kind: Kind = "installed"
+        if mount_python or (base is None and there.get(KIND_LABEL) == "mounted"):
+            kind = "mounted"
+        default = DEFAULT_BASE.format(docker_contents.python_version())
+        base = base or there.get(BASE_LABEL) or default
+        wanted = {KIND_LABEL: kind, BASE_LABEL: base, CONTENTS_LABEL: images.expected(kind)}
+        if wanted.items() <= there.items():
+            notice(f"{name} is what it should be")
+            return images.find(engine, name)
+        place = "shown in it" if kind == "mounted" else "put into it"
+        notice(f"building {name} on {base}, this machine's Python packages {place}")
         _build(engine, name, base, kind, notice)
         return images.find(engine, name)
     finally:

@@ -43,15 +43,20 @@ def find(engine: Engine, name: str | None = None) -> WorkerImage:
         MissingError: it has none, it is another's, or one that was built for another kernelsmith.
         SandboxError: the engine does not answer.
     """
-    import docker
-
     name = name or docker_image()
-    with asking("look for the image"):
-        try:
-            found = engine.client.api.inspect_image(name)
-        except docker.errors.ImageNotFound:
-            raise MissingError(f"the engine has no image {name}", hint=HINT) from None
-    return of_labels(name, str(found["Id"]), (found.get("Config") or {}).get("Labels") or {})
+    found = _inspected(engine, name)
+    if found is None:
+        raise MissingError(f"the engine has no image {name}", hint=HINT)
+    return of_labels(name, str(found["Id"]), _labels_of(found))
+
+
+def labels(engine: Engine, name: str) -> dict[str, str]:
+    """An image's labels; none if there is no such image.
+
+    Raises:
+        SandboxError: the engine does not answer.
+    """
+    return _labels_of(_inspected(engine, name))
 
 
 def of_labels(name: str, digest: str, labels: Mapping[str, Any]) -> WorkerImage:
@@ -78,3 +83,18 @@ def of_labels(name: str, digest: str, labels: Mapping[str, Any]) -> WorkerImage:
 def expected(kind: Kind) -> str:
     """The label that says what was put in: what is mounted needs none."""
     return docker_contents.contents() if kind == "installed" else ""
+
+
+def _inspected(engine: Engine, name: str) -> dict[str, Any] | None:
+    import docker
+
+    with asking("look for the image"):
+        try:
+            found: dict[str, Any] = engine.client.api.inspect_image(name)
+        except docker.errors.ImageNotFound:
+            return None
+    return found
+
+
+def _labels_of(found: dict[str, Any] | None) -> dict[str, str]:
+    return dict(((found or {}).get("Config") or {}).get("Labels") or {})
