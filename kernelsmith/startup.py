@@ -2,73 +2,37 @@
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelsmith import assembly, config, continuity
+from kernelsmith.asking import (
+    More,
+    Request,
+    Single,
+    budget_again,
+    endpoint_of,
+    is_trusted,
+    options_of,
+    request_again,
+)
 from kernelsmith.assembly import Parts
 from kernelsmith.errors import InputError
 from kernelsmith.lineage.past import PERSON
-from kernelsmith.model import AgentSettings, Candidate, Task, Verdict, new_candidate, seed_candidate
+from kernelsmith.model import Candidate, Task, Verdict, new_candidate, seed_candidate
 from kernelsmith.ports import Proposer
-from kernelsmith.wiring import ProposerParts, Wiring, proposer_names, read_source, versions
+from kernelsmith.wiring import ProposerParts, Wiring, read_source, versions
 
 if TYPE_CHECKING:
     from kernelsmith import loop
     from kernelsmith.interrupts import Interrupts
     from kernelsmith.lineage.past import Before
-    from kernelsmith.lineage.standings import RunStanding
     from kernelsmith.lineage.store import LineageStore
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What a run is asked to do. ``first``: a candidate of the database or a file to start from
-    (it is judged first); ``parent``: what the file ``first`` is a person's rewrite of, a candidate
-    of the database or "seed"; ``merged``: all candidates of the database that the file is a merge
-    of, ``parent`` the first; ``again``: ``first`` is a candidate of the database, and it is judged
-    anew as what it was; ``seed``: the proposer's, None draws one; ``agent``: how the agent
-    talks to its model and what it may spend, where the proposer names it."""
-
-    tasks: tuple[str, ...]
-    proposer: str
-    device: str
-    sandbox: str
-    time_limit_s: float
-    max_candidates: int | None
-    seed: int | None
-    first: str | None
-    task_folders: tuple[Path, ...]
-    db: Path
-    agent: AgentSettings | None = None
-    parent: str | None = None
-    merged: tuple[str, ...] = ()
-    again: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class More:
-    """What a resumed run is given on top of what is on record; None: what was left holds."""
-
-    time_limit_s: float | None = None
-    max_candidates: int | None = None
-    budget_usd: Decimal | None = None
-    budget_tokens: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Single:
-    """One file to judge."""
-
-    file: Path
-    task: str
-    device: str
-    sandbox: str
-    task_folders: tuple[Path, ...]
+__all__ = ["More", "Request", "Single", "judge_file", "new_run", "resumed_run"]
 
 
 @contextmanager
@@ -92,7 +56,7 @@ def new_run(
     started_s = time.monotonic()
     seed = secrets.randbelow(1 << 31) if request.seed is None else request.seed
     secret_seed = secrets.randbits(128)
-    endpoint = _endpoint(request.proposer, request.agent)
+    endpoint = endpoint_of(request.proposer, request.agent)
     tasks = assembly.load_tasks(wiring, request.tasks, request.device, request.task_folders)
     with ExitStack() as stack:
         store = open_store(request.db, patience=Patience(seconds=RUN_PATIENCE_S, notice=notice))
@@ -105,7 +69,7 @@ def new_run(
             tasks,
             device,
             request.sandbox,
-            _is_trusted(request, tasks),
+            is_trusted(request, tasks),
             secret_seed,
             stack,
             interrupts,
@@ -123,7 +87,7 @@ def new_run(
                 "device_facts": parts.device.describe(),
                 "sandbox": parts.sandbox.describe(),
                 "versions": versions(),
-                "options": {**_options(request), "epochs": continuity.epochs(tasks, device)},
+                "options": {**options_of(request), "epochs": continuity.epochs(tasks, device)},
                 "definitions": tasks,
                 "seeds": seeds,
                 "normal_hashes": [wiring.normal_hash(each.source) for each in seeds],
@@ -176,12 +140,12 @@ def resumed_run(
                 name: definition(connection, row["options"], name) for name in row["seeds"]
             }
         continuity.require_resumable(standing, more != More())
-        request = _request_again(db, row, standing, more)
+        request = request_again(db, row, standing, more)
         if request.agent is not None and request.agent.rehearsal:
             from kernelsmith.rehearsal import LABEL
 
             notice(f"REHEARSAL: {LABEL}. What the gate measures is real.")
-        endpoint = _endpoint(request.proposer, request.agent)
+        endpoint = endpoint_of(request.proposer, request.agent)
         tasks = assembly.load_tasks(wiring, request.tasks, request.device, request.task_folders)
         continuity.require_same_seeds(tasks, row["seeds"])
         continuity.require_same_definitions(tasks, judged_by)
@@ -189,11 +153,11 @@ def resumed_run(
         device = wiring.device(wiring.device_name(request.device))
         continuity.require_same_epoch(tasks, device, row)
         store.database.require_writable()
-        trusted = _is_trusted(request, tasks)
+        trusted = is_trusted(request, tasks)
         parts = assembly.build(
             wiring, tasks, device, request.sandbox, trusted, secret, stack, interrupts, notice
         )
-        budget = _budget_again(request, standing.began, before, more)
+        budget = budget_again(request, standing.began, before, more)
         facts = {"process": this_process(), "elapsed_s": before.elapsed_s, "proofs": parts.proofs}
         limits: dict[str, Any] = {
             "time_limit_s": budget.time_limit_s,
@@ -285,96 +249,6 @@ def _setup(
         interrupts=interrupts,
         started_s=started_s,
         shortage=assembly.rooms(store).shortage,
-    )
-
-
-def _options(request: Request) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "time_limit_s": request.time_limit_s,
-        "max_candidates": request.max_candidates,
-        "sandbox": request.sandbox,
-        "first": request.first,
-        "parent": request.parent,
-        "task_folders": [str(folder.absolute()) for folder in request.task_folders],
-    }
-    if request.agent is not None:
-        agent = request.agent
-        used = {agent.model: agent.price} if agent.price is not None else {}
-        options["agent"] = replace(agent, prices=used)
-    return options
-
-
-def _is_trusted(request: Request, tasks: tuple[Task, ...]) -> bool:
-    """Whether all sources come from shipped seeds by hand of the search."""
-    shipped = request.first is None and all(task.shipped for task in tasks)
-    return shipped and "agent" not in proposer_names(request.proposer)
-
-
-def _endpoint(proposer: str, agent: AgentSettings | None) -> config.Endpoint | None:
-    """The model server, before anything else is done; None where no model or only a rehearsal's
-    is called.
-
-    Raises:
-        InputError: there is no such proposer.
-        MissingError: no key.
-    """
-    if "agent" not in proposer_names(proposer) or (agent is not None and agent.rehearsal):
-        return None
-    return config.endpoint()
-
-
-def _request_again(
-    db: Path, row: Mapping[str, Any], standing: "RunStanding", more: More
-) -> Request:
-    """What the run was asked to do, from its own row."""
-    options = row["options"]
-    return Request(
-        tasks=tuple(row["seeds"]),
-        proposer=row["proposer"],
-        device=row["device"],
-        sandbox=options["sandbox"],
-        time_limit_s=options["time_limit_s"],
-        max_candidates=options["max_candidates"],
-        seed=row["seed"],
-        first=options["first"],  # judged already, but its origin still decides the wall
-        task_folders=tuple(Path(folder) for folder in options["task_folders"]),
-        db=db,
-        parent=options.get("parent"),
-        agent=_agent_again(options.get("agent"), standing, more),
-    )
-
-
-def _agent_again(
-    recorded: Mapping[str, Any] | None, standing: "RunStanding", more: More
-) -> AgentSettings | None:
-    """The agent's settings on record, its budgets as last set, or as much more as is given now on
-    top of what was spent."""
-    if recorded is None:
-        if more.budget_usd is not None or more.budget_tokens is not None:
-            raise InputError("this run has no agent: it spends nothing", hint="leave budgets out")
-        return None
-    began, spent = standing.began, standing.agent
-    budgets = {name: began.get(name, recorded[name]) for name in ("budget_usd", "budget_tokens")}
-    settings = config.settings_of({**recorded, **budgets}, {})
-    usd, tokens = settings.budget_usd, settings.budget_tokens
-    if more.budget_usd is not None:
-        usd = more.budget_usd + ((spent and spent.cost_usd) or Decimal(0))
-    if more.budget_tokens is not None:
-        tokens = more.budget_tokens + (spent.usage.tokens if spent else 0)
-    return replace(settings, budget_usd=usd, budget_tokens=tokens)
-
-
-def _budget_again(
-    request: Request, began: Mapping[str, Any], before: "Before", more: More
-) -> "loop.Budget":
-    from kernelsmith import loop
-
-    judged = sum(each.judged for each in before.tasks.values())
-    limit_s = began.get("time_limit_s", request.time_limit_s)
-    count = began.get("max_candidates", request.max_candidates)
-    return loop.Budget(
-        time_limit_s=limit_s if more.time_limit_s is None else before.elapsed_s + more.time_limit_s,
-        max_candidates=count if more.max_candidates is None else judged + more.max_candidates,
     )
 
 
