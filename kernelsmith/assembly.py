@@ -11,6 +11,7 @@ from kernelsmith import proving
 from kernelsmith.errors import InputError
 from kernelsmith.lineage.past import PERSON
 from kernelsmith.model import Candidate, Task, new_candidate, seed_candidate
+from kernelsmith.pauses import Pauses
 from kernelsmith.ports import Device, Judge, Sandbox
 from kernelsmith.wiring import Wiring, read_source
 
@@ -29,6 +30,7 @@ class Parts:
     tasks: tuple[Task, ...]
     judges: Mapping[str, Judge]
     proofs: Mapping[str, Any]
+    pauses: Pauses
 
 
 def load_tasks(
@@ -53,11 +55,13 @@ def build(
     stack: ExitStack,
     interrupts: "Interrupts",
     notice: Callable[[str], None],
+    pauses: Pauses,
 ) -> Parts:
     """Sandbox and gates, and the gates' proof of themselves on each task.
 
     Args:
         trusted: every source that will run comes from a shipped seed, by hand of the search.
+        pauses: the run's.
 
     Raises:
         EvidenceError: a gate failed its own proof.
@@ -67,14 +71,21 @@ def build(
     judges = {}
     began_s = time.monotonic()
     for task in tasks:
-        judges[task.name] = wiring.judge(task, device, sandbox, secret_seed)
+        judges[task.name] = wiring.judge(task, device, sandbox, secret_seed, pauses)
         stack.callback(judges[task.name].close)
     notice(f"the gate proves itself on {', '.join(judges)} …")
     with interrupts.interruptible():
         proofs = proving.prove_all(wiring.prove, judges)
     took_s = time.monotonic() - began_s
     notice(f"the gate proved itself in {took_s:.1f} s: {proving.proof_line(proofs)}")
-    return Parts(device=device, sandbox=sandbox, tasks=tasks, judges=judges, proofs=proofs)
+    return Parts(
+        device=device,
+        sandbox=sandbox,
+        tasks=tasks,
+        judges=judges,
+        proofs=proofs,
+        pauses=pauses,
+    )
 
 
 def rooms(store: "LineageStore") -> "Rooms":

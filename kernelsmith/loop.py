@@ -5,7 +5,7 @@ recorded before it is judged and its verdict after, each in one transaction, so 
 the two costs one judgement and nothing else.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from kernelsmith.errors import EvidenceError, KernelsmithError, StorageError
 from kernelsmith.judging import (
@@ -52,7 +52,7 @@ def run(setup: Setup) -> Reason:
         for lane in lanes:
             _settle(setup, lanes, lane, tally)
     except KeyboardInterrupt:
-        append(setup, "interrupted", {"elapsed_s": elapsed_s(setup)})
+        _note_cut(setup)
         raise
     except StorageError:
         raise  # the record itself cannot be written
@@ -68,6 +68,7 @@ def _explore(setup: Setup, lanes: list[Lane], tally: Tally) -> Reason:
         _note_agents_end(setup, lanes, tally)
         if setup.interrupts.requested:
             raise KeyboardInterrupt
+        _rest(setup)
         if setup.store.stop_requested(setup.run_id):
             return "stop"
         limit = setup.budget.max_candidates
@@ -92,6 +93,20 @@ def _explore(setup: Setup, lanes: list[Lane], tally: Tally) -> Reason:
             if verdict is not None:
                 _record(setup, lanes, lane, candidate, verdict, setup.clock() - began_s, tally)
         lane.used_s += setup.clock() - began_s
+
+
+def _rest(setup: Setup) -> None:
+    """Waits, between two judgements, while the run is paused."""
+    with setup.interrupts.interruptible():
+        setup.pauses.rest()
+
+
+def _note_cut(setup: Setup) -> None:
+    """Puts on record that a signal ended the run here: to be gone on with later, or for good."""
+    facts: dict[str, Any] = {"elapsed_s": elapsed_s(setup)}
+    if setup.interrupts.reason:
+        facts |= {"level": "journal", "reason": setup.interrupts.reason}
+    append(setup, "paused" if setup.interrupts.reason else "interrupted", facts)
 
 
 def _note_agents_end(setup: Setup, lanes: list[Lane], tally: Tally) -> None:
@@ -212,6 +227,7 @@ def _settle(setup: Setup, lanes: list[Lane], lane: Lane, tally: Tally) -> None:
     """Times the incumbent against the seed; where that fails, its nearest ancestor that passes
     stands, at last the seed."""
     while len(lane.chain) > 1:
+        _rest(setup)
         candidate, _ = lane.chain[-1]
         if candidate.id not in lane.retimed:
             tell(setup, lanes, "retiming", lane, candidate=candidate)

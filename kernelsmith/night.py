@@ -9,6 +9,7 @@ from kernelsmith.interrupts import Interrupts
 from kernelsmith.lane import Lane, Progress
 from kernelsmith.lineage.past import Before
 from kernelsmith.model import Candidate, Task, Verdict
+from kernelsmith.pauses import Pauses
 from kernelsmith.ports import Judge, Proposer, Store
 from kernelsmith.watch.patience import Patience
 
@@ -58,6 +59,7 @@ class Setup:
     report: Callable[[Happening], None] = lambda happening: None
     first: Mapping[str, Candidate] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
+    pauses: Pauses = field(default_factory=Pauses)
     sleep: Callable[[float], None] = time.sleep
     shortage: Callable[[], str] = lambda: ""
 

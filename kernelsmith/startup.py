@@ -1,10 +1,10 @@
 """Starts a run or takes one up again: everything built, its start on record, all closed after."""
 
 import secrets
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from kernelsmith.assembly import Parts
 from kernelsmith.errors import InputError
 from kernelsmith.lineage.past import PERSON
 from kernelsmith.model import Candidate, Task, Verdict, new_candidate, seed_candidate
+from kernelsmith.pauses import Pauses
 from kernelsmith.ports import Proposer
 from kernelsmith.wiring import ProposerParts, Wiring, read_source, versions
 
@@ -53,7 +54,8 @@ def new_run(
     from kernelsmith.lineage.store import open_store
     from kernelsmith.processes import this_process
 
-    started_s = time.monotonic()
+    pauses = Pauses()
+    started_s = pauses.clock()
     seed = secrets.randbelow(1 << 31) if request.seed is None else request.seed
     secret_seed = secrets.randbits(128)
     endpoint = endpoint_of(request.proposer, request.agent)
@@ -74,6 +76,7 @@ def new_run(
             stack,
             interrupts,
             notice,
+            pauses,
         )
         seeds = [seed_candidate(task) for task in tasks]
         run_id = store.append(
@@ -102,7 +105,8 @@ def new_run(
             wiring.proposer(_proposer_parts(request, parts, run_id, seed, endpoint, wiring))
         )
         setup = _setup(wiring, run_id, parts, proposer, store, budget, interrupts, started_s)
-        yield replace(setup, before=before, first=first)
+        with _kept(replace(setup, before=before, first=first), parts, request.db, notice) as kept:
+            yield kept
 
 
 @contextmanager
@@ -126,7 +130,8 @@ def resumed_run(
     from kernelsmith.lineage.store import open_store
     from kernelsmith.processes import this_process
 
-    started_s = time.monotonic()
+    pauses = Pauses()
+    started_s = pauses.clock()
     open_for_reading(db).close()  # never creates one
     with ExitStack() as stack:
         store = open_store(db, patience=Patience(seconds=RUN_PATIENCE_S, notice=notice))
@@ -155,7 +160,16 @@ def resumed_run(
         store.database.require_writable()
         trusted = is_trusted(request, tasks)
         parts = assembly.build(
-            wiring, tasks, device, request.sandbox, trusted, secret, stack, interrupts, notice
+            wiring,
+            tasks,
+            device,
+            request.sandbox,
+            trusted,
+            secret,
+            stack,
+            interrupts,
+            notice,
+            pauses,
         )
         budget = budget_again(request, standing.began, before, more)
         facts = {"process": this_process(), "elapsed_s": before.elapsed_s, "proofs": parts.proofs}
@@ -172,7 +186,8 @@ def resumed_run(
             wiring.proposer(_proposer_parts(request, parts, run_id, row["seed"], endpoint, wiring))
         )
         setup = _setup(wiring, run_id, parts, proposer, store, budget, interrupts, started_s)
-        yield replace(setup, before=before)
+        with _kept(replace(setup, before=before), parts, db, notice) as kept:
+            yield kept
 
 
 def judge_file(wiring: Wiring, single: Single) -> Verdict:
@@ -248,8 +263,32 @@ def _setup(
         before=Before(),
         interrupts=interrupts,
         started_s=started_s,
+        clock=parts.pauses.clock,
+        pauses=parts.pauses,
         shortage=assembly.rooms(store).shortage,
     )
+
+
+@contextmanager
+def _kept(
+    setup: "loop.Setup", parts: Parts, db: Path, notice: Callable[[str], None]
+) -> "Iterator[loop.Setup]":
+    """The setup of a run whose pauses are looked after while the block runs."""
+    from kernelsmith.lineage.pauses import open_book
+    from kernelsmith.night import elapsed_s
+    from kernelsmith.pausing import Keeper
+
+    keeper = Keeper(
+        open_book=partial(open_book, db, setup.run_id),
+        pauses=parts.pauses,
+        sandbox=parts.sandbox,
+        judges=parts.judges,
+        interrupts=setup.interrupts,
+        elapsed_s=partial(elapsed_s, setup),
+        say=notice,
+    )
+    with keeper.keeping():
+        yield setup
 
 
 def _proposer_parts(
@@ -271,4 +310,5 @@ def _proposer_parts(
         normal_hash=wiring.normal_hash,
         agent=request.agent,
         endpoint=endpoint,
+        pauses=parts.pauses,
     )

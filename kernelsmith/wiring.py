@@ -9,15 +9,16 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kernelsmith.config import Endpoint
 from kernelsmith.errors import InputError
 from kernelsmith.lineage.past import PERSON
 from kernelsmith.model import AgentSettings, Share, Task, seed_candidate
+from kernelsmith.pauses import Pauses
 from kernelsmith.ports import Device, Judge, Proposer, Sandbox
 from kernelsmith.proving import Prove
 
@@ -44,6 +45,21 @@ class ProposerParts:
     normal_hash: Callable[[str], str]
     agent: AgentSettings | None = None
     endpoint: Endpoint | None = None
+    pauses: Pauses = field(default_factory=Pauses)
+
+
+class BuildJudge(Protocol):
+    """Builds a gate. ``secret_seed``: its hidden inputs follow from it; ``pauses``: the run's."""
+
+    def __call__(
+        self,
+        task: Task,
+        device: Device,
+        sandbox: Sandbox,
+        secret_seed: int,
+        pauses: Pauses | None = None,
+        /,
+    ) -> Judge: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +74,7 @@ class Wiring:
     device: Callable[[str], Device]
     sandbox: Callable[[str, bool], Sandbox]
     walls: Callable[[], list[dict[str, Any]]]
-    judge: Callable[[Task, Device, Sandbox, int], Judge]
+    judge: BuildJudge
     prove: Prove
     proposer: Callable[["ProposerParts"], AbstractContextManager[Proposer]]
     normal_hash: Callable[[str], str]
@@ -176,10 +192,12 @@ def build_image(
     return docker_build.build_image(base, mount_python=mount_python, notice=notice)
 
 
-def _judge(task: Task, device: Device, sandbox: Sandbox, secret_seed: int) -> Judge:
+def _judge(
+    task: Task, device: Device, sandbox: Sandbox, secret_seed: int, pauses: Pauses | None = None
+) -> Judge:
     from kernelsmith.gate.judge import Gate
 
-    return Gate(task, device, sandbox, secret_seed)
+    return Gate(task, device, sandbox, secret_seed, pauses=pauses)
 
 
 def _prove(judge: Any, share: Share | None) -> dict[str, Any]:
@@ -246,7 +264,9 @@ def _agent(parts: ProposerParts) -> Iterator[Proposer]:
         budget = Budget(parts.agent, spent)
         counting = CountingJournal(journal=journal, budget=budget)
         own = capture.OneRun(run_id=parts.run_id, token=secrets.token_urlsafe(32))
-        proxy = stack.enter_context(capture.running(counting, endpoint.base_url, only=own))
+        proxy = stack.enter_context(
+            capture.running(counting, endpoint.base_url, only=own, pauses=parts.pauses)
+        )
         agent = Agent(
             settings=parts.agent,
             tasks=parts.tasks,
@@ -261,6 +281,7 @@ def _agent(parts: ProposerParts) -> Iterator[Proposer]:
             normal_hash=parts.normal_hash,
             budget=budget,
             sessions=sessions,
+            pauses=parts.pauses,
         )
         stack.callback(agent.close)
         yield agent

@@ -121,28 +121,28 @@ def stamp(*, look: bool) -> None:
             file.write(f"{time.monotonic():.6f}\n")
 
 
-def nothing(task: Task, device: Device, sandbox: Sandbox, secret_seed: int) -> Judge:
+def nothing(task: Task, device: Device, sandbox: Sandbox, secret_seed: int, *_: Any) -> Judge:
     return JudgeOfNothing(task, device.describe())
 
 
-def bits(task: Task, device: Device, sandbox: Sandbox, secret_seed: int) -> Judge:
+def bits(task: Task, device: Device, sandbox: Sandbox, secret_seed: int, *_: Any) -> Judge:
     judge = JudgeOfBits(Gate(task, device, sandbox, secret_seed))
     judge.gate.judge_bits(judge.gate.seed, LOOK)  # the seed's bits, before the run begins
     return judge
 
 
-def gate(task: Task, device: Device, sandbox: Sandbox, secret_seed: int) -> Judge:
+def gate(task: Task, device: Device, sandbox: Sandbox, secret_seed: int, *_: Any) -> Judge:
     judge = real().judge(task, device, sandbox, secret_seed)
     return watched.Watched(judge_of=judge, task=task.name)
 
 
-def played(task: Task, device: Device, sandbox: Sandbox, secret_seed: int) -> Judge:
+def played(task: Task, device: Device, sandbox: Sandbox, secret_seed: int, *_: Any) -> Judge:
     known = watched.played_statuses(task.name)
     judge = watched.JudgeOfPlayed(task=task, device=device.describe(), known=known)
     return watched.Watched(judge_of=judge, task=task.name)
 
 
-JUDGES: dict[str, Callable[[Task, Device, Sandbox, int], Judge]] = {
+JUDGES: dict[str, Callable[..., Judge]] = {
     "nothing": nothing,
     "bits": bits,
     "gate": gate,

@@ -13,6 +13,7 @@ from typing import Any
 
 from kernelsmith.errors import InfrastructureError, StorageError
 from kernelsmith.model import AgentSettings, Candidate, Look, SessionRecord, Task
+from kernelsmith.pauses import Pauses
 from kernelsmith.ports import Journal, Judge, Judged
 from kernelsmith.proposers.agent.budget import Budget
 from kernelsmith.proposers.agent.crew import Crew
@@ -49,18 +50,20 @@ class Agent:
         budget: Budget,
         proxy_token: str = "",
         sessions: Sequence[SessionRecord] = (),
+        pauses: Pauses | None = None,
         fittings: Callable[[Desk], Fittings] | None = None,
     ) -> None:
         """``base_url``: the proxy's, up to the run; a session's id is added to it. ``budget``: what
         the proxy's answers are counted on, with those of a resumed run. ``proxy_token``: by
         which the proxy knows the run's own calls. ``sessions``: what is on record of it.
-        ``fittings``: other conversations than the real ones, for tests."""
+        ``pauses``: the run's. ``fittings``: other conversations than the real ones, for tests."""
         self._judges = judges
         self._budget = budget
         self._population = Population(run_id=run_id, settings=settings)
         for record in sessions:
             self._population.note_record(record)
         self._desk = Desk(tasks, seeds, normal_hash, self._population.note_judged)
+        pauses = pauses or Pauses()
         origin = Origin(
             settings=settings,
             run_id=run_id,
@@ -69,6 +72,7 @@ class Agent:
             proxy_token=proxy_token,
             device_facts=device_facts,
             normal_hash=normal_hash,
+            pauses=pauses,
         )
         self._crew = Crew(
             settings=settings,
@@ -77,6 +81,7 @@ class Agent:
             population=self._population,
             journal=journal,
             fittings=fittings(self._desk) if fittings else real(origin, self._desk),
+            pauses=pauses,
             unfinished=[each for each in sessions if each.start and each.end is None],
         )
         self._set_aside: dict[str, InfrastructureError] = {}  # not to be looked at again

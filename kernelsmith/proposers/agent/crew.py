@@ -12,6 +12,7 @@ from typing import Any
 
 from kernelsmith.errors import InputError
 from kernelsmith.model import AgentSettings, Candidate, SessionEnd, SessionRecord, SessionStart
+from kernelsmith.pauses import Pauses
 from kernelsmith.ports import Journal
 from kernelsmith.proposers.agent.budget import Budget
 from kernelsmith.proposers.agent.desk import Desk, View
@@ -34,6 +35,7 @@ class Crew:
     population: Population
     journal: Journal
     fittings: Fittings
+    pauses: Pauses = field(default_factory=Pauses)
     unfinished: list[SessionRecord] = field(default_factory=list)
     _running: "dict[asyncio.Task[bool | None], str]" = field(default_factory=dict)
     _barren_in_a_row: int = 0
@@ -138,7 +140,7 @@ class Crew:
             tools,
             caller,
             self._ledger,
-            Purse(budget=self.budget, desk=self.desk, task=start.task),
+            Purse(budget=self.budget, desk=self.desk, task=start.task, pauses=self.pauses),
             self.settings,
             should_end=partial(self.population.should_end, start.id),
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelsmith.model import AgentSettings, Candidate, SessionEnd, SessionStart, Task
+from kernelsmith.pauses import Pauses
 from kernelsmith.proposers.agent.desk import Desk, View
 from kernelsmith.proposers.agent.population import Choice
 from kernelsmith.proposers.agent.seams import Toolbox
@@ -35,6 +36,7 @@ class Origin:
     proxy_token: str = field(repr=False, default="")
     device_facts: Mapping[str, Any]
     normal_hash: Callable[[str], str]
+    pauses: Pauses = field(default_factory=Pauses)
 
 
 def real(origin: Origin, desk: Desk) -> Fittings:
@@ -48,7 +50,12 @@ def real(origin: Origin, desk: Desk) -> Fittings:
     def caller() -> Any:
         from kernelsmith.proposers.agent.client import Caller
 
-        return Caller(origin.base_url, origin.api_key, proxy_token=origin.proxy_token)
+        return Caller(
+            origin.base_url,
+            origin.api_key,
+            proxy_token=origin.proxy_token,
+            sleep=origin.pauses.sleep,
+        )
 
     async def converse(*args: Any, **named: Any) -> SessionEnd | None:
         from kernelsmith.proposers.agent import talk

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelsmith.model import CallAnswered, CallSent, JournalEntry, ToolDone, Usage
+from kernelsmith.pauses import Pauses
 from kernelsmith.ports import Journal
 from kernelsmith.proposers.agent.budget import Budget, Call, Ticket
 from kernelsmith.proposers.agent.desk import Desk
@@ -105,16 +106,19 @@ class WatchedTools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purse:
-    """The run's budget, closed where a session's task is no longer worked on."""
+    """The run's budget, closed where a session's task is no longer worked on; while the run is
+    paused it lets no call begin, so that none runs into its time limit at the proxy."""
 
     budget: Budget
     desk: Desk
     task: str
+    pauses: Pauses = field(default_factory=Pauses)
 
     async def admit(
         self, prompt_bytes: int, max_tokens: int, call: Call | None = None
     ) -> Ticket | None:
         """As the budget's own; None where the task was withdrawn, too."""
+        await self.pauses.passed()
         if not self.desk.admits(self.task):
             return None
         return await self.budget.admit(prompt_bytes, max_tokens, call)
