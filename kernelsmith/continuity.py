@@ -20,12 +20,14 @@ def require_resumable(standing: "RunStanding", more: bool) -> None:
     """
     from kernelsmith.processes import is_alive
 
-    ended = standing.last in ("finished", "interrupted", "failed")
+    ended = standing.last in ("finished", "interrupted", "paused", "failed")
     if not ended and is_alive(standing.began["process"]) is not False:
         process = standing.began["process"]
+        state, command = ("paused", "thaw") if standing.paused else ("running", "stop")
+        does = "lets it go on" if standing.paused else "asks it to end"
         raise InputError(
-            f"run {standing.id} is running (process {process['pid']} on {process['host']})",
-            hint=f"`kernelsmith stop {standing.id}` asks it to end",
+            f"run {standing.id} is {state} (process {process['pid']} on {process['host']})",
+            hint=f"`kernelsmith {command} {standing.id}` {does}",
         )
     if standing.last == "finished" and not more:
         raise InputError(

@@ -14,7 +14,7 @@ from kernelsmith.lineage.queries import run_row
 from kernelsmith.lineage.spending import AgentStanding, agent_standing
 from kernelsmith.model import Gain
 
-LIFE = ("started", "resumed", "interrupted", "failed", "finished")
+LIFE = ("started", "resumed", "interrupted", "paused", "failed", "finished")
 NEVER = 2**62
 
 
@@ -42,9 +42,10 @@ class TaskStanding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStanding:
-    """A run as it stands. ``last``: its latest of ``LIFE``; ``began``: of its latest start or
-    resume, who ran it (``process``) and its limits;
-    ``elapsed_s``: active time; ``agent`` None: it has none."""
+    """A run as it stands. ``last``: its latest of ``LIFE``, "paused" only if the pause ended its
+    process; ``began``: of its latest start or resume, who ran it (``process``) and its limits;
+    ``elapsed_s``: active time; ``agent`` None: it has none; ``paused``: its process may live on;
+    ``pausing``: it was asked and has not answered."""
 
     id: str
     started_at: str
@@ -55,31 +56,36 @@ class RunStanding:
     began: Mapping[str, Any]
     elapsed_s: float
     stop_requested: bool
-    paused: bool
     tasks: tuple[TaskStanding, ...]
     agent: AgentStanding | None = None
+    paused: bool = False
+    pausing: bool = False
 
 
 def run_standing(connection: Connection, run_id: str) -> RunStanding:
     """One run with its tasks."""
     row = run_row(connection, run_id)
-    life = connection.execute(
+    rows = connection.execute(
         select(Event.kind, Event.payload)
         .where(Event.run_id == run_id, Event.kind.in_(LIFE))
         .order_by(Event.step.desc())
-    ).all()
-    began = [json.loads(row.payload) for row in life if row.kind in ("started", "resumed")]
+    )
+    life = [(row.kind, json.loads(row.payload)) for row in rows]
+    life = [(kind, facts) for kind, facts in life if kind != "paused" or _ends_process(facts)]
+    began = [facts for kind, facts in life if kind in ("started", "resumed")]
     return RunStanding(
         id=run_id,
         started_at=row["started_at"],
         device=row["device"],
         proposer=row["proposer"],
-        last=life[0].kind,
-        last_payload=json.loads(life[0].payload),
+        last=life[0][0],
+        last_payload=life[0][1],
         began=began[0],
         elapsed_s=_elapsed_s(connection, run_id),
         stop_requested=_stop_requested(connection, run_id),
-        paused=_paused(connection, run_id),
+        paused=_pause_word(connection, run_id) == "paused",
+        pausing=_pause_word(connection, run_id, "pause_requested", "pause_failed")
+        == "pause_requested",
         tasks=tuple(_task(connection, run_id, task, seed) for task, seed in row["seeds"].items()),
         agent=agent_standing(connection, run_id, row["options"], began[0]),
     )
@@ -243,6 +249,10 @@ def _stop_requested(connection: Connection, run_id: str) -> bool:
     return last_of(connection, run_id, kinds) == "stop_requested"
 
 
-def _paused(connection: Connection, run_id: str) -> bool:
-    kinds = ("started", "resumed", "paused", "thawed")
-    return last_of(connection, run_id, kinds) == "paused"
+def _pause_word(connection: Connection, run_id: str, *more: str) -> str | None:
+    kinds = ("started", "resumed", "paused", "thawed", *more)
+    return last_of(connection, run_id, kinds)
+
+
+def _ends_process(paused: Mapping[str, Any]) -> bool:
+    return bool(paused.get("level") == "journal")
