@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from kernelsmith import config, wiring
-from kernelsmith.cli import options, printing, tasks_import, tasks_new
+from kernelsmith.cli import database_health, options, printing, tasks_import, tasks_new
 from kernelsmith.errors import InputError, TaskError
 from kernelsmith.model import Task
 
@@ -21,7 +21,10 @@ def doctor(
     device: options.Device = None,
     sandbox: options.Sandbox = None,
     task_folders: options.TaskFolders = None,
-    db: options.Database = None,
+    db: database_health.Flag = False,
+    named: database_health.Named = None,
+    to: database_health.To = None,
+    no_backup: database_health.NoBackup = False,
     build_image: Annotated[
         bool, typer.Option("--build-image", help="First build the Docker sandbox's image.")
     ] = False,
@@ -41,7 +44,14 @@ def doctor(
         raise InputError(
             "--base and --mount-python say how to build", hint="add --build-image to build"
         )
+    database_health.require_db(db, named, to, no_backup)
     settings = config.load()
+    if db:
+        if gate or build_image:
+            raise InputError("--db looks at the lineage alone", hint="leave the other option out")
+        path = named or settings.db
+        database_health.examine(path, to, backup=not no_backup, as_json=as_json)
+        return
     if build_image:
         image = wiring.build_image(base, mount_python=mount_python, notice=_tell)
         _tell(f"{image.name} {image.digest} ({image.kind}, on {image.base})")
@@ -52,7 +62,7 @@ def doctor(
         proposer=options.chosen("--proposer", proposer, settings.proposer),
         agent=settings.agent,
         task_folders=options.folders(task_folders, settings),
-        db=db or settings.db,
+        db=settings.db,
         gate=gate,
     )
     if as_json:

@@ -15,7 +15,7 @@ from sqlalchemy.pool import NullPool
 
 from kernelsmith.errors import DatabaseError, KernelsmithError, StorageError
 from kernelsmith.lineage import identity
-from kernelsmith.lineage.identity import OTHER_HINT, primary_code
+from kernelsmith.lineage.identity import OTHER_HINT, damaged, primary_code
 from kernelsmith.lineage.models import APPLICATION_ID, HEAD_REVISION, OLDEST_READABLE
 
 BUSY_TIMEOUT_S = 30.0
@@ -93,7 +93,7 @@ class Database:
                 damage = self._damage()
                 if not damage:
                     raise
-                raise _damaged(self.path, damage) from error
+                raise damaged(self.path, damage) from error
 
     def _damage(self) -> str:
         """What is not as it was written, or "". Read only after something made no sense."""
@@ -152,12 +152,12 @@ def open_for_writing(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Data
     path = path.expanduser()
     with explained(path):
         if path.exists():
-            identity.refuse_strangers(path, busy_timeout_s)
+            identity.refuse_strangers(path, busy_timeout_s, whole=True)
         else:
             can_create(path)
         connection = _connect(path, "mode=rwc", busy_timeout_s)
         try:
-            state = identity.revision_of(path, _driver(connection))
+            state = identity.revision_of(path, driver_of(connection))
             _pragma(connection, "journal_mode=WAL")
             _pragma(connection, "synchronous=FULL")
             if state != HEAD_REVISION:
@@ -258,7 +258,7 @@ def explain(path: Path, error: BaseException | None) -> KernelsmithError:
     if code == sqlite3.SQLITE_NOTADB:
         return DatabaseError(f"{path} is not a SQLite database", hint=OTHER_HINT)
     if code == sqlite3.SQLITE_CORRUPT:
-        return _damaged(path, str(error))
+        return damaged(path, str(error))
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return DatabaseError(
             f"cannot write in {path.parent.absolute()} for database {path.name}: {error}",
@@ -270,14 +270,6 @@ def explain(path: Path, error: BaseException | None) -> KernelsmithError:
             hint="is another kernelsmith writing the same run? `kernelsmith lineage verify` checks",
         )
     return DatabaseError(f"database {path}: {error}", hint="`kernelsmith lineage verify` checks it")
-
-
-def _damaged(path: Path, how: str) -> DatabaseError:
-    return DatabaseError(
-        f"database {path} is damaged: {how}",
-        hint=f"`kernelsmith doctor --db {path}` looks closer; restore a backup, or recover rows "
-        "with `sqlite3 FILE .recover`",
-    )
 
 
 def _connect(path: Path, mode: str, busy_timeout_s: float) -> Connection:
@@ -295,7 +287,8 @@ def _connect(path: Path, mode: str, busy_timeout_s: float) -> Connection:
     return connection
 
 
-def _driver(connection: Connection) -> sqlite3.Connection:
+def driver_of(connection: Connection) -> sqlite3.Connection:
+    """SQLite's own connection, which begins no transaction by itself."""
     driver = connection.connection.driver_connection
     if not isinstance(driver, sqlite3.Connection):
         raise DatabaseError("the database connection is closed")
@@ -304,7 +297,7 @@ def _driver(connection: Connection) -> sqlite3.Connection:
 
 def _pragma(connection: Connection, text: str) -> Any:
     """Runs a PRAGMA outside any transaction (``exec_driver_sql`` would begin one)."""
-    row = _driver(connection).execute(f"PRAGMA {text}").fetchone()
+    row = driver_of(connection).execute(f"PRAGMA {text}").fetchone()
     return row[0] if row else None
 
 
@@ -326,7 +319,7 @@ def _open_readable(path: Path, busy_timeout_s: float) -> tuple[Connection, str |
         connection = _connect(path, mode, busy_timeout_s)
         try:
             _pragma(connection, "query_only=ON")
-            return connection, identity.revision_of(path, _driver(connection))
+            return connection, identity.revision_of(path, driver_of(connection))
         except sqlite3.OperationalError as error:
             connection.close()
             unwritable = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
@@ -347,7 +340,7 @@ def _migrate(path: Path, connection: Connection) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     connection.info["begin"] = "BEGIN IMMEDIATE"
     with connection.begin():
-        if identity.revision_of(path, _driver(connection)) == HEAD_REVISION:
+        if identity.revision_of(path, driver_of(connection)) == HEAD_REVISION:
             return  # another process was faster
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

@@ -15,8 +15,11 @@ HEADER_BYTES = 100
 APPLICATION_ID_AT = 68
 
 
-def refuse_strangers(path: Path, busy_timeout_s: float) -> None:
+def refuse_strangers(path: Path, busy_timeout_s: float, *, whole: bool = False) -> None:
     """Refuses an existing file that is no lineage this version may open.
+
+    Args:
+        whole: also refuse a file whose structure is damaged: all of it is read.
 
     Raises:
         DatabaseError: no plain file, no SQLite database, another program's or a newer version's.
@@ -48,6 +51,9 @@ def refuse_strangers(path: Path, busy_timeout_s: float) -> None:
     try:
         with closing(connect(path, quiet_mode(path), busy_timeout_s)) as connection:
             revision_of(path, connection)
+            found = connection.execute("PRAGMA quick_check(1)").fetchone() if whole else ("ok",)
+            if found[0] != "ok":
+                raise damaged(path, " ".join(found[0].split()))
     except sqlite3.OperationalError as error:
         # No index can be made beside its log here; whoever opens it for use says so.
         if primary_code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
@@ -108,6 +114,15 @@ def _tables_in(path: Path) -> bool:
             return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
     except sqlite3.Error:
         return False
+
+
+def damaged(path: Path, how: str) -> DatabaseError:
+    """The error for a file that is not as SQLite or we wrote it."""
+    return DatabaseError(
+        f"database {path} is damaged: {how}",
+        hint=f"`kernelsmith doctor --db {path}` looks closer; restore a backup, or recover rows "
+        "with `sqlite3 FILE .recover`",
+    )
 
 
 def _another(path: Path, application: int) -> DatabaseError:
