@@ -41,13 +41,15 @@ class Bubblewrap:
 
     def _command(self, role: Role, folder: Path) -> Command:
         nodes, driver = paths.gpu_nodes(role), paths.driver_folder(role)
-        gpu_facts = paths.gpu_facts(nodes, driver)
+        gpu_facts, seen = paths.gpu_facts(nodes, driver), paths.visible()
+        # Python lists the folder around a package to find it; inside it holds that alone.
+        readable = [*seen.all, *seen.python_path, "/proc", "/dev", *gpu_facts]
         settings = json.dumps(
             {
                 "landlock": True,
                 # Not the spool, where other jobs' folders lie, and not the folder for temporary
                 # files, which all jobs of a template share.
-                "read": [*map(str, paths.visible().all), "/proc", "/dev", *gpu_facts],
+                "read": [*map(str, readable)],
                 "write": ["/dev/null", *map(str, nodes)],
                 "limits": dict(self.limits),
                 "python_flags": list(paths.PYTHON_FLAGS),

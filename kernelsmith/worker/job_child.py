@@ -7,8 +7,9 @@ import os
 import pickle
 import signal
 import sys
+import tempfile
 import traceback
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,6 +25,7 @@ ERRORS = "errors.txt"
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 # The answer is an error of the machine, not a result; see EX_SOFTWARE of sysexits.
 EXIT_ERROR = 70
+SCRATCH = "scratch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,10 @@ def read_order(folder: Path) -> Order:
         RunJob: "run",
         TimeJob: "time",
     }
-    return Order(kind=kinds[type(job)], timeout_s=job.timeout_s, job=job)
+    kind = kinds[type(job)]
+    if kind == "compile" and job.device.startswith("cuda"):
+        kind = "compile_gpu"
+    return Order(kind=kind, timeout_s=job.timeout_s, job=job)
 
 
 def become(
@@ -61,9 +66,21 @@ def become(
         os.setpgid(0, 0)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         os.chdir(folder)
+        if order.kind != "trace":
+            settings = replace(settings, write=(*settings.write, folder))
+        if order.kind == "compile_gpu" or order.gpu:
+            _own_scratch(folder / SCRATCH)
         code = _work(order, folder, settings, python_flags, virtual)
     finally:
         os._exit(code)
+
+
+def _own_scratch(scratch: Path) -> None:
+    """Makes the job's own folder for temporary files: one that jobs share would be a way to leave
+    something for the next, and a compiler's cache the best of them."""
+    scratch.mkdir()
+    os.environ |= {name: str(scratch) for name in ("TMPDIR", "HOME", "TRITON_CACHE_DIR")}
+    tempfile.tempdir = None
 
 
 def _work(

@@ -5,6 +5,7 @@ ready, then one a job. The template never touches what a job holds; it forks whi
 thread, so that a child never inherits a lock that nobody will release.
 """
 
+import contextlib
 import gc
 import json
 import os
@@ -17,9 +18,11 @@ from typing import Any
 
 from kernelsmith.active_clock import Countdown
 from kernelsmith.errors import InfrastructureError
-from kernelsmith.worker import job_child, wall, wall_landlock, wall_seccomp
+from kernelsmith.worker import job_child, wall, wall_landlock, wall_seccomp, wall_watch
 
 READ_BYTES = 1 << 16
+# A process that was killed and does not go (it waits for a disk) is not waited for longer.
+REAP_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,26 @@ class Settings:
             read=tuple(map(Path, self.read)) if landlock else None,
             write=tuple(map(Path, self.write)),
         )
+
+
+@dataclass(slots=True, kw_only=True)
+class Watch:
+    """Looks now and then at what a job takes."""
+
+    share: wall_watch.Share
+    every_s: float
+    exceeded: str = ""
+    next_s: float = 0.0
+
+    def finds(self) -> bool:
+        """Whether it takes too much; looks no oftener than every ``every_s``."""
+        now_s = time.monotonic()
+        if not self.next_s:  # most jobs have ended before a first look
+            self.next_s = now_s + self.every_s
+        if now_s >= self.next_s:
+            self.exceeded = wall_watch.exceeded(self.share)
+            self.next_s = time.monotonic() + self.every_s
+        return bool(self.exceeded)
 
 
 def serve(role: str, spool: Path, settings: Settings) -> None:
@@ -86,16 +109,18 @@ def run_job(folder: Path, settings: Settings) -> dict[str, Any]:
 
     Returns:
         ``job``, ``exit`` (status or null), ``signal`` (number or null), ``timed_out``,
-        ``seconds``.
+        ``exceeded`` (what it took too much of, for which it was killed; or ""), ``seconds``.
     """
     _one_thread()
     order = job_child.read_order(folder)
     virtual = wall.virtual_bytes()
+    share = wall_watch.share(folder, wall.Limits(**settings.limits), memory=not order.gpu)
+    watch = Watch(share=share, every_s=wall_watch.every_s(order.kind))
     started = time.monotonic()
     child = os.fork()
     if child == 0:
         job_child.become(order, folder, settings.wall(), settings.python_flags, virtual)
-    status, timed_out = _wait(child, order.timeout_s)
+    status, timed_out = _wait(child, order.timeout_s, watch)
     _kill_group(child)
     code = os.waitstatus_to_exitcode(status)
     return {
@@ -103,33 +128,37 @@ def run_job(folder: Path, settings: Settings) -> dict[str, Any]:
         "exit": code if code >= 0 else None,
         "signal": -code if code < 0 else None,
         "timed_out": timed_out,
+        "exceeded": watch.exceeded,
         "seconds": time.monotonic() - started,
     }
 
 
-def _wait(child: int, limit_s: float) -> tuple[int, bool]:
-    """Waits for ``child`` for so many active seconds, then kills it. This process may be frozen
-    together with its child: what that takes is not the child's."""
+def _wait(child: int, limit_s: float, watch: Watch | None = None) -> tuple[int, bool]:
+    """Waits for ``child`` for so many active seconds, then kills it; or as soon as ``watch`` finds
+    that it takes too much. This process may be frozen together with its child: what that takes is
+    not the child's."""
     left = Countdown(left_s=limit_s)
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid == child:
             return status, False
         slice_s = left.slice_s()
-        if not slice_s:
+        if not slice_s or (watch is not None and watch.finds()):
             _kill(child)  # and no more: whoever reaps it here loses its status
-            return os.waitpid(child, 0)[1], True
-        signal.sigtimedwait({signal.SIGCHLD}, slice_s)
+            return os.waitpid(child, 0)[1], not slice_s
+        signal.sigtimedwait({signal.SIGCHLD}, min(slice_s, watch.every_s if watch else slice_s))
 
 
 def _kill_group(child: int) -> None:
-    """Kills the child's process group and reaps whatever of it has come down to this process."""
-    _kill(child)
-    try:
-        while os.waitpid(-child, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        pass
+    """Kills what is left of a job, whose first process has been reaped, and waits until all of it
+    is gone: what its parents leave behind comes down to this process."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)
+    deadline = time.monotonic() + REAP_S
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < deadline:
+            if not os.waitpid(-1, os.WNOHANG)[0]:
+                time.sleep(0.001)
 
 
 def _kill(child: int) -> None:

@@ -29,18 +29,25 @@ CPU_SECONDS_SLACK = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one job may use. ``memory_bytes`` is address space beyond what the template has;
-    ``file_bytes`` the size of each file it writes."""
+    """What one job may use. ``memory_bytes`` is address space beyond what the template has, of
+    each process, and resident memory of all; ``file_bytes`` the size of each file it writes,
+    ``files`` how many are open at once; ``spool_bytes`` and ``spool_files`` are for all that it
+    leaves in its folder, ``processes`` and ``threads`` for all that run at once."""
 
     memory_bytes: int = 8 << 30
     file_bytes: int = 2 << 30
     trace_file_bytes: int = 128 << 20
     files: int = 256
+    spool_bytes: int = 4 << 30
+    spool_files: int = 10_000
+    processes: int = 64
+    threads: int = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Limits and, unless ``read`` is None, the paths that Landlock leaves a job."""
+    """Limits and, unless ``read`` is None, the paths that Landlock leaves a job: besides, one that
+    is no front end has its own folder, and no other job's."""
 
     limits: Limits
     read: tuple[Path, ...] | None = None

@@ -3,12 +3,16 @@
 It is the wall that does not depend on namespaces: what it forbids returns an error in the child,
 whatever runs there. The rules by kind of job:
 
-- every job: no sockets, tracing of or signals to other processes, mounts, namespaces, kernel
-  modules, System V IPC, io_uring, links, change of owners, and no leaving the process group that
-  a time-out kills;
-- "trace": besides, no new process or program and no opening of a file for writing: its two files
-  are open before;
-- "run": no new process or program; "time": one program, no new process; "compile": both.
+- every job: no sockets, tracing of or signals to other processes (nor by a pipe that reports its
+  input), mounts, namespaces, kernel modules, System V IPC, io_uring, links, change of owners,
+  times or priorities, files without a name, calls that are newer than this list, and no leaving
+  the process group that a time-out kills, nor outliving the template;
+- "trace": no new process or program, no opening of a file for writing: its two files are open
+  before;
+- "run" and "compile": files may be made and written, not removed or renamed, and no program is
+  started; "compile" may fork;
+- "time": as "run", and one program: the session that replaces the process;
+- "compile_gpu": forks, starts the compiler's programs, and makes and removes temporary files.
 """
 
 import ctypes
@@ -16,75 +20,20 @@ import errno
 import os
 import platform
 import struct
+from collections.abc import Iterable
 from typing import Literal
 
-JobKind = Literal["trace", "compile", "run", "time"]
+from kernelsmith.worker import wall_calls as calls
+
+JobKind = Literal["trace", "compile", "compile_gpu", "run", "time"]
 
 AUDIT_ARCH_X86_64 = 0xC000003E
-X32_BIT = 0x40000000
 PR_SET_NO_NEW_PRIVS = 38
 PR_SET_SECCOMP = 22
 SECCOMP_MODE_FILTER = 2
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 LOAD, JUMP_EQUAL, JUMP_GREATER_EQUAL, JUMP_SET, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 NR_AT, ARCH_AT, ARGS_AT = 0, 4, 16
-CLONE_THREAD = 0x00010000
-# O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, O_APPEND
-WRITING = 0o1 | 0o2 | 0o100 | 0o1000 | 0o2000
-
-# Numbers of the x86-64 table, by what they would allow.
-SOCKETS = (41, 53)
-OTHER_PROCESSES = (101, 310, 311, 312, 434, 438, 424, 440, 448, 200, 129, 297)
-GROUPS = (109, 112)
-MOUNTS = (155, 161, 165, 166, 272, 308, 428, 429, 430, 431, 432, 433, 442)
-SYSTEM: tuple[int, ...] = (
-    103,
-    134,
-    135,
-    139,
-    153,
-    154,
-    159,
-    163,
-    164,
-    167,
-    168,
-    169,
-    170,
-    171,
-    172,
-    173,
-    174,
-)
-SYSTEM += (175, 176, 179, 180, 212, 227, 246, 305, 313, 320, 443)
-KERNEL_OBJECTS = (248, 249, 250, 298, 300, 303, 304, 319, 321, 323, 425, 426, 427, 447)
-SHARED_MEMORY = (29, 30, 31, 64, 65, 66, 68, 69, 70, 71, 220, 240)
-LINKS_AND_OWNERS = (86, 88, 90, 91, 92, 93, 94, 133, 259, 260, 265, 266, 268, 452)
-FORKS = (57, 58)
-PROGRAMS = (59, 322)
-FILES: tuple[int, ...] = (
-    76,
-    82,
-    83,
-    84,
-    85,
-    87,
-    132,
-    188,
-    189,
-    190,
-    197,
-    198,
-    199,
-    235,
-    258,
-    261,
-    263,
-    264,
-)
-FILES += (280, 316)
-SCHEDULING = (141, 142, 144, 203, 251, 314)
-CLONE, CLONE3, KILL_NR, TGKILL, PRLIMIT, OPEN, OPENAT, OPENAT2 = 56, 435, 62, 234, 302, 2, 257, 437
 
 
 class _Program(ctypes.Structure):
@@ -114,36 +63,47 @@ def install(kind: JobKind) -> None:
 
 def program(kind: JobKind, pid: int) -> bytes:
     """The BPF program for a job of this kind in process ``pid``."""
-    denied = [*SOCKETS, *OTHER_PROCESSES, *GROUPS, *MOUNTS, *SYSTEM, *KERNEL_OBJECTS]
-    denied += [*SHARED_MEMORY, *LINKS_AND_OWNERS]
-    if kind == "trace":
-        denied += [*FILES, *SCHEDULING]
-    if kind != "compile":
-        denied += FORKS
-    if kind in ("trace", "run"):
-        denied += PROGRAMS
+    forks = kind in ("compile", "compile_gpu")
     code = [
         _op(LOAD, ARCH_AT),
         _op(JUMP_EQUAL, AUDIT_ARCH_X86_64, 1, 0),
         _op(RETURN, KILL),
         _op(LOAD, NR_AT),
-        _op(JUMP_GREATER_EQUAL, X32_BIT, 0, 1),
-        _op(RETURN, ERRNO | errno.ENOSYS),
+        _op(JUMP_GREATER_EQUAL, calls.FIRST_UNKNOWN, 0, 1),
+        _op(RETURN, ERRNO | errno.ENOSYS),  # x32 too: its numbers begin far above
     ]
-    for number in sorted(set(denied)):
+    for number in _refused(kind):
         code += _deny(number)
     code += [
-        *_deny(CLONE3, errno.ENOSYS),  # libc then falls back to clone, whose flags are readable
-        *_deny(OPENAT2, errno.ENOSYS),
-        *_only_own(KILL_NR, pid),
-        *_only_own(TGKILL, pid),
-        *_only_own(PRLIMIT, 0),
+        *_deny(calls.CLONE3, errno.ENOSYS),  # libc then takes clone, whose flags are readable
+        *_deny(calls.OPENAT2, errno.ENOSYS),
+        *_only(calls.KILL, pid),
+        *_only(calls.TGKILL, pid),
+        *_only(calls.PRLIMIT, 0),
+        *_none_of(calls.FCNTL, 1, calls.FCNTL_REFUSED),
+        *_none_of(calls.PRCTL, 0, calls.PRCTL_REFUSED),
+        *_no_flag(calls.CLONE, 0, calls.CLONE_APART),
     ]
-    if kind != "compile":
-        code += _need_flag(CLONE, 0, CLONE_THREAD)
-    if kind == "trace":
-        code += [*_no_flag(OPEN, 1, WRITING), *_no_flag(OPENAT, 2, WRITING)]
+    if kind == "time":  # a session pins itself to a processor
+        code += _only(calls.SCHED_SETAFFINITY, 0)
+    if not forks:
+        code += _need_flag(calls.CLONE, 0, calls.CLONE_THREAD)
+    unwanted = calls.WRITING if kind == "trace" else calls.NAMELESS
+    code += [*_no_flag(calls.OPEN, 1, unwanted), *_no_flag(calls.OPENAT, 2, unwanted)]
     return b"".join([*code, _op(RETURN, ALLOW)])
+
+
+def _refused(kind: JobKind) -> list[int]:
+    """Numbers that are refused whatever their arguments."""
+    tables = [*calls.ALWAYS]
+    if kind != "compile_gpu":
+        tables.append(calls.NAMES)
+    if kind not in ("compile", "compile_gpu"):
+        tables.append(calls.FORKS)
+    if kind not in ("time", "compile_gpu"):
+        tables.append(calls.PROGRAMS)
+    numbers = {number for table in tables for number in table.values()}
+    return sorted(numbers if kind == "time" else numbers | {calls.SCHED_SETAFFINITY})
 
 
 def _op(code: int, value: int, true: int = 0, false: int = 0) -> bytes:
@@ -154,32 +114,27 @@ def _deny(number: int, error: int = errno.EPERM) -> list[bytes]:
     return [_op(JUMP_EQUAL, number, 0, 1), _op(RETURN, ERRNO | error)]
 
 
-def _only_own(number: int, value: int) -> list[bytes]:
-    """Allows the call only with ``value`` as its first argument (low 32 bits: a pid)."""
-    return [
-        _op(JUMP_EQUAL, number, 0, 4),
-        _op(LOAD, ARGS_AT),
-        _op(JUMP_EQUAL, value, 1, 0),
-        _op(RETURN, ERRNO | errno.EPERM),
-        _op(LOAD, NR_AT),
-    ]
+def _of_argument(number: int, argument: int, rules: list[bytes]) -> list[bytes]:
+    """Rules about the low 32 bits of an argument of one call."""
+    body = [_op(LOAD, ARGS_AT + 8 * argument), *rules, _op(LOAD, NR_AT)]
+    return [_op(JUMP_EQUAL, number, 0, len(body)), *body]
+
+
+def _only(number: int, value: int) -> list[bytes]:
+    """Allows the call only with ``value`` (a process id) as its first argument."""
+    rules = [_op(JUMP_EQUAL, value, 1, 0), _op(RETURN, ERRNO | errno.EPERM)]
+    return _of_argument(number, 0, rules)
+
+
+def _none_of(number: int, argument: int, values: Iterable[int]) -> list[bytes]:
+    return _of_argument(number, argument, [op for value in values for op in _deny(value)])
 
 
 def _need_flag(number: int, argument: int, flag: int) -> list[bytes]:
-    return [
-        _op(JUMP_EQUAL, number, 0, 4),
-        _op(LOAD, ARGS_AT + 8 * argument),
-        _op(JUMP_SET, flag, 1, 0),
-        _op(RETURN, ERRNO | errno.EPERM),
-        _op(LOAD, NR_AT),
-    ]
+    rules = [_op(JUMP_SET, flag, 1, 0), _op(RETURN, ERRNO | errno.EPERM)]
+    return _of_argument(number, argument, rules)
 
 
 def _no_flag(number: int, argument: int, flags: int) -> list[bytes]:
-    return [
-        _op(JUMP_EQUAL, number, 0, 4),
-        _op(LOAD, ARGS_AT + 8 * argument),
-        _op(JUMP_SET, flags, 0, 1),
-        _op(RETURN, ERRNO | errno.EACCES),
-        _op(LOAD, NR_AT),
-    ]
+    rules = [_op(JUMP_SET, flags, 0, 1), _op(RETURN, ERRNO | errno.EACCES)]
+    return _of_argument(number, argument, rules)

@@ -10,7 +10,7 @@ from kernelsmith.ports import Sandbox
 from kernelsmith.sandbox.choose import choose
 from kernelsmith.sandbox.pool import Leased
 
-WALLS = ("bubblewrap", "process")
+WALLS = ("docker", "bubblewrap", "process")
 LIMITS = {"memory_bytes": 4 << 30, "trace_file_bytes": 1 << 20}
 SMALL = TensorMeta(shape=(4, 8), strides=(8, 1), dtype="float32")
 HEADER = "import torch, triton\nimport triton.language as tl\n"
@@ -29,35 +29,43 @@ def job_of(source: str, *, timeout_s: float = 20.0) -> TraceJob:
 
 
 class Walls:
-    """Sandboxes by name; a wall that cannot stand here skips the test by name."""
+    """Sandboxes by name, each started when it is first asked for; a wall that cannot stand here
+    skips the test by name."""
 
     def __init__(self) -> None:
         self.sandboxes: dict[str, Sandbox] = {}
         self.workers: dict[str, Leased] = {}
         self.launchers: dict[str, Leased] = {}
         self.missing: dict[str, str] = {}
-        for name in WALLS:
+
+    def sandbox(self, name: str) -> Sandbox:
+        if name not in self.sandboxes and name not in self.missing:
             try:
-                sandbox = choose(name, trusted_origin=True, limits=LIMITS)
+                self.sandboxes[name] = choose(name, trusted_origin=True, limits=LIMITS)
             except MissingError as error:
                 self.missing[name] = error.message
-                continue
-            self.sandboxes[name] = sandbox
-            self.workers[name] = sandbox.start("frontend")
-
-    def worker(self, name: str) -> Leased:
         if name in self.missing:
             pytest.skip(f"{name}: {self.missing[name]}")
+        return self.sandboxes[name]
+
+    def worker(self, name: str) -> Leased:
+        if name not in self.workers:
+            self.workers[name] = self.sandbox(name).start("frontend")
         return self.workers[name]
 
-    def launcher_of(self, frontend: Leased) -> Leased:
-        name = next(name for name in WALLS if self.workers.get(name) is frontend)
+    def launcher(self, name: str) -> Leased:
         if name not in self.launchers:
-            self.launchers[name] = self.sandboxes[name].start("launcher")
+            self.launchers[name] = self.sandbox(name).start("launcher")
         return self.launchers[name]
 
+    def launcher_of(self, frontend: Leased) -> Leased:
+        return self.launcher(self._name(frontend))
+
     def sandbox_of(self, worker: Leased) -> Sandbox:
-        return next(self.sandboxes[name] for name in WALLS if self.workers.get(name) is worker)
+        return self.sandboxes[self._name(worker)]
+
+    def _name(self, worker: Leased) -> str:
+        return next(name for name, own in self.workers.items() if own is worker)
 
     def close(self) -> None:
         for sandbox in self.sandboxes.values():

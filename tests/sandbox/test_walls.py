@@ -224,7 +224,8 @@ thread.join()
         ("trace", "thread"),
         ("run", "write thread"),
         ("time", "write thread"),
-        ("compile", "write program fork thread"),
+        ("compile", "write fork thread"),
+        ("compile_gpu", "write program fork thread"),
     ],
 )
 def test_the_filter_alone_allows_what_a_kind_of_job_needs(kind, allowed, tmp_path):
