@@ -20,7 +20,9 @@ from kernelsmith.sandbox.removal import remove_tree
 SHARED_MEMORY = Path("/dev/shm")
 ROOMY_BYTES = 2 << 30
 PREFIX = "kernelsmith-spool-"
-# Between making a spool and locking it another host must not sweep it.
+# A spool gets its name once it is locked, so that one without a lock is a dead host's at any age;
+# before that only its age can tell.
+UNNAMED = "kernelsmith-unnamed-spool-"
 SWEEP_AGE_S = 60.0
 MAX_ANSWER_BYTES = 256 << 20
 
@@ -60,9 +62,11 @@ def open_spool(parents: tuple[Path, ...] | None = None) -> Spool:
     for parent in parents if parents is not None else default_parents():
         try:
             sweep(parent)
-            path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))
-            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            made = Path(tempfile.mkdtemp(prefix=f"{UNNAMED}{os.getpid()}-", dir=parent))
+            lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path = parent / made.name.replace(UNNAMED, PREFIX)
+            made.rename(path)
             return Spool(path=path, lock=lock)
         except OSError as error:
             problem = f"{parent}: {error.strerror or error}"
@@ -88,10 +92,11 @@ def sweep(parent: Path) -> list[Path]:
     process numbers.
     """
     removed = []
-    for path in parent.glob(f"{PREFIX}*"):
+    for path in (*parent.glob(f"{PREFIX}*"), *parent.glob(f"{UNNAMED}*")):
         with contextlib.suppress(OSError):
             found = path.lstat()
-            young = time.time() - found.st_mtime < SWEEP_AGE_S
+            unnamed = path.name.startswith(UNNAMED)
+            young = unnamed and time.time() - found.st_mtime < SWEEP_AGE_S
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or young:
                 continue
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -40,13 +40,15 @@ def test_the_spool_of_a_dead_host_is_swept_and_of_a_living_one_is_not(tmp_path):
     dead = tmp_path / "kernelsmith-spool-1-dead"
     dead.mkdir()
     (dead / "file").write_text("left")
-    fresh = tmp_path / "kernelsmith-spool-2-fresh"
+    unnamed = tmp_path / "kernelsmith-unnamed-spool-2-old"
+    unnamed.mkdir()
+    fresh = tmp_path / "kernelsmith-unnamed-spool-2-fresh"
     fresh.mkdir()
     (tmp_path / "kernelsmith-spool-3-link").symlink_to(tmp_path)
     old = time.time() - 3600
-    os.utime(dead, (old, old))
+    os.utime(unnamed, (old, old))
     os.utime(living.path, (old, old))
-    assert sweep(tmp_path) == [dead]
+    assert sweep(tmp_path) == [dead, unnamed]
     assert living.path.exists()
     assert fresh.exists()
     living.close()
