@@ -63,7 +63,7 @@ class Bench:
         # The seed's plan classes: their texts come from the seed, whoever else uses them.
         self.trusted: dict[str, PlanClass] = {}
         # What was observed and found clean, by what it launches.
-        self.clean: set[str] = set()
+        self.clean: dict[str, None] = {}
         # What texts were found to say.
         self.said = Memory()
         self.throttle = Throttle()

@@ -13,6 +13,7 @@ from kernelsmith.gate import (
     determinism,
     first_look,
     health,
+    keeping,
     latency,
     look,
     memory,
@@ -26,12 +27,18 @@ from kernelsmith.gate.epoch import epoch
 from kernelsmith.gate.order import check as order
 from kernelsmith.gate.reference import Reference
 from kernelsmith.gate.sessions import slowed
-from kernelsmith.gate.subject import Limits, Outcome, Subject, limits_on
+from kernelsmith.gate.subject import (
+    Limits,
+    Outcome,
+    Subject,
+    check_result,
+    limits_on,
+    undeclared,
+)
 from kernelsmith.gate.witness import check as witness
 from kernelsmith.model import (
     Candidate,
     CheckResult,
-    CheckStatus,
     Gain,
     Look,
     LookKind,
@@ -168,6 +175,7 @@ class Gate:
         verdict = self._walk(judging, [name for name, _ in self._checks(judging)])
         if verdict.accepted:
             self._known[candidate.id] = judging.subject
+        self._keep()
         return verdict
 
     def judge_bits(self, candidate: Candidate, names: Sequence[str] = BITS) -> Verdict:
@@ -181,7 +189,9 @@ class Gate:
             k=1,
             label=f"{candidate.id} bits",
         )
-        return self._walk(judging, names)
+        verdict = self._walk(judging, names)
+        self._keep()
+        return verdict
 
     def look(self, candidate: Candidate, incumbent: Candidate, kind: LookKind) -> Look:
         """See :meth:`kernelsmith.ports.Judge.look`; no verdict hangs on it."""
@@ -202,7 +212,9 @@ class Gate:
             reference=lambda: self.reference,
             incumbent=lambda: self._incumbent(incumbent),
         )
-        return look.look(self.bench, asked, kind, self._looked_at)
+        found = look.look(self.bench, asked, kind, self._looked_at)
+        self._keep()
+        return found
 
     def _checks(self, judging: Judging) -> tuple[tuple[str, Check | None], ...]:
         """The order, cheapest first; None is a check that the task gives nothing to do.
@@ -248,12 +260,12 @@ class Gate:
             for name in [known for known in checks if known in names]:
                 check = checks[name]
                 if check is None:
-                    results.append(_undeclared(self.task, name))
+                    results.append(undeclared(self.task, name))
                     continue
                 begun = self._clock_s()
                 looks_first = name == "trace" and set(names) >= BITS_OF_CASES
                 name, found = self._check(judging.subject, name, check, looks_first)
-                results.append(_result(name, found, self._clock_s() - begun))
+                results.append(check_result(name, found, self._clock_s() - begun))
                 unchecked += found.unchecked
                 if found.status is not None:
                     status = found.status
@@ -360,6 +372,11 @@ class Gate:
         """Ends the workers."""
         self.bench.close()
 
+    def _keep(self) -> None:
+        if self._reference is not None:
+            looked_at = [subject for subject, _ in self._looked_at.values()]
+            keeping.keep(self.bench, self._reference, self._known, looked_at)
+
     def _incumbent(self, candidate: Candidate) -> Subject:
         """A subject with plans and objects, accepted in this run or traced again.
 
@@ -380,18 +397,3 @@ class Gate:
                 )
             self._known[candidate.id] = subject
         return self._known[candidate.id]
-
-
-def _undeclared(task: Task, name: str) -> CheckResult:
-    nothing = "the task says that nothing is summed" if task.reductions == () else None
-    message = nothing or "the task declares no [[reductions]]"
-    return CheckResult(name=name, status="unchecked", seconds=0.0, message=message)
-
-
-def _result(name: str, found: Outcome, seconds: float) -> CheckResult:
-    status: CheckStatus = "fail"
-    if found.status is None:
-        status = "pass" if found.made else "unchecked"
-    return CheckResult(
-        name=name, status=status, seconds=seconds, message=found.message, evidence=found.evidence
-    )

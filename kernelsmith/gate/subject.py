@@ -8,11 +8,14 @@ from kernelsmith.gate.irregular import Numbers
 from kernelsmith.model import (
     Candidate,
     Case,
+    CheckResult,
+    CheckStatus,
     Finding,
     Inputs,
     Plan,
     PlanClass,
     Status,
+    Task,
     WorkerFailure,
 )
 from kernelsmith.ports import Role
@@ -140,6 +143,23 @@ def failed(failure: WorkerFailure) -> Outcome:
         status=failure.status,
         message=f"{where}{failure.message}",
         evidence={"where": failure.where},
+    )
+
+
+def undeclared(task: Task, name: str) -> CheckResult:
+    """A check that the task gives nothing to do."""
+    nothing = "the task says that nothing is summed" if task.reductions == () else None
+    message = nothing or "the task declares no [[reductions]]"
+    return CheckResult(name=name, status="unchecked", seconds=0.0, message=message)
+
+
+def check_result(name: str, found: Outcome, seconds: float) -> CheckResult:
+    """What a check found, for the record."""
+    status: CheckStatus = "fail"
+    if found.status is None:
+        status = "pass" if found.made else "unchecked"
+    return CheckResult(
+        name=name, status=status, seconds=seconds, message=found.message, evidence=found.evidence
     )
 
 

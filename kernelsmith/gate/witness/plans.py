@@ -16,7 +16,8 @@ Key = tuple[str, tuple[Param, ...] | None]
 
 @dataclass(slots=True)
 class Memory:
-    """What texts were found to say, for one gate; the oldest are dropped. ``seed``: all that the
+    """What texts were found to say, for one candidate and those that a gate keeps; the oldest are
+    dropped. ``seed``: all that the
     seed's say, with how many plans and classes it had then."""
 
     plain: dict[str, str] = field(default_factory=dict)
@@ -30,6 +31,12 @@ class Memory:
             found = self.plain[plan_class.ttir] = plain(plan_class.ttir)
             _drop_oldest(self.plain)
         return found
+
+    def keep(self, texts: set[str]) -> None:
+        """Drops what other texts were found to say."""
+        self.plain = {text: plain for text, plain in self.plain.items() if text in texts}
+        kept = set(self.plain.values())
+        self.said = {key: said for key, said in self.said.items() if key[0] in kept}
 
     def read(self, key: Key) -> Said:
         found = self.said.get(key)
