@@ -7,6 +7,8 @@ import pytest
 
 from kernelsmith.errors import SandboxError
 from kernelsmith.model import CompileJob, CompileResult
+from kernelsmith.sandbox.pipes import Pipes
+from kernelsmith.sandbox.pool import Leased
 
 from .conftest import submit
 
@@ -14,6 +16,15 @@ FINE = """
 def forward(x):
     return x.new_empty((2, 2))
 """
+
+
+def kill(worker: Leased) -> None:
+    """Kills a template with its wall."""
+    line = worker.worker.line
+    if isinstance(line, Pipes):
+        os.killpg(line.popen.pid, signal.SIGKILL)
+    else:
+        line.engine.client.api.kill(line.begun.result())
 
 
 def test_a_module_that_is_well_answers(frontend):
@@ -66,8 +77,7 @@ def test_a_dead_template_is_the_machines_fault_and_is_started_anew(frontend, wal
     launcher = walls.sandbox_of(frontend).start("launcher")
     nothing = CompileJob(ttirs={}, device="cpu")
     launcher.submit(nothing).close()
-    assert launcher.worker.line is not None
-    os.killpg(launcher.worker.line.popen.pid, signal.SIGKILL)
+    kill(launcher)
     with pytest.raises(SandboxError, match="launcher worker died"):
         launcher.submit(nothing)
     reply = launcher.submit(nothing)
