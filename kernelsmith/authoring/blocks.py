@@ -10,7 +10,7 @@ from kernelsmith.model import Call
 
 BATCHES = (0, 1, 2, 3, 7, 16, 33, 64, 97, 131, 200, 257, 600, 1100)
 FIRST_REGIME = "cancel"
-REGIMES = ("absorb", "ties", "logspace", "pairs", "constant", "special")
+REGIMES = ("absorb", "ties", "logspace", "pairs", "constant", "special", "huge", "tiny")
 DECODE, CHUNK, PACKED, PRIME, REGIME_ROWS, PADDED, PART = 16, 112, 257, 67, 10, 29, 33
 PAD_ELEMENTS = 64
 

@@ -64,7 +64,7 @@ def factor(
         # One row on: an edge of the factor meets an ordinary gate, and the other way round.
         moved: Bits = np.roll(REGIMES[regime](rng, shape, "token", seed), 1, axis=0)
         return moved
-    if regime in ("normal", "pairs", "ties", "each", "huge"):
+    if regime in ("normal", "pairs", "ties", "each", "huge", "tiny"):
         # Beside every gate an ordinary factor: nothing but the gate decides.
         return compose(words, bell_table())
     return REGIMES[regime](rng, shape, "token", seed)

@@ -9,7 +9,8 @@ cancel     wide exponents, the second half of each sum mirrors the first with th
            what is left is the rounding noise itself, in every bit of the output
 absorb     a few large terms that cancel in the end, and small ones between a quarter and half an
            ulp of them: which of these are lost depends on the order alone
-logspace   magnitudes from 2**-14 to 2**13, rows of very different scale (epsilon decides some)
+logspace   magnitudes from 2**-31 to 2**13, rows of very different scale: in some a usual epsilon
+           weighs as much as the row
 ties       small integers: exact sums, outputs that lie half way between two bfloat16 values,
            and offsets that move them just off it
 pairs      rows that are zero but for two elements half a row apart: where a sum has a lane for
@@ -18,6 +19,9 @@ constant   all elements of a row equal
 special    rows with infinities, NaNs with payloads, subnormals and zeros of both signs
 huge       rows with finite values from 2**62 to 2**127: where squares, sums and exponentials
            overflow or nearly do, and where a branch on large values would be taken
+tiny       columns of zeros of one sign or both, subnormals, beside the smallest normals and beside
+           their root: sums that are zero or tiny, where flushing, a start other than +0 and an
+           added constant show
 each       every one of the 65,536 bfloat16 patterns about equally often, for functions of one
            element: a branch on any one value is taken where a tensor has as many elements
 =========  =====================================================================================
@@ -116,12 +120,14 @@ def _mirror_large(bits: Bits, large: np.ndarray[tuple[int], np.dtype[np.bool_]])
 
 
 def logspace(rng: np.random.Generator, shape: Shape, role: str, seed: int) -> Bits:
-    """Log-uniform magnitudes, token rows of very different scale."""
+    """Log-uniform magnitudes; the scales of token rows go through 2**-24 to 2**6 in steps that
+    leave none far from any other, so that ten rows reach all parts of the range."""
     if role == "vector":
         return compose(_words(rng, shape), exponent_table(-8, 8))
     bits = compose(_words(rng, shape), exponent_table(-7, 6))
     if role == "token":
-        per_row = random_words(rng, shape[0]).astype(np.int64) % 15 - 8
+        first = int(random_words(rng, 1)[0])
+        per_row = (first % 31 + 7 * np.arange(shape[0])) % 31 - 24
         bits = scale_exponent(bits, per_row.reshape((-1,) + (1,) * (len(shape) - 1)))
     return bits
 
@@ -205,6 +211,25 @@ def huge(rng: np.random.Generator, shape: Shape, role: str, seed: int) -> Bits:
     ).astype(np.uint32)
 
 
+def tiny(rng: np.random.Generator, shape: Shape, role: str, seed: int) -> Bits:
+    """Token columns by turns -0, zeros of both signs, subnormal, from 2**-126 to 2**-110 and from
+    2**-66 to 2**-60, whose products are beside the smallest normals; offsets by turns a zero and
+    a tiny number. Weights stay normal."""
+    if role in ("matrix", "vector"):
+        return normal(rng, shape, role, seed)
+    words = _words(rng, shape)
+    least = compose(_words(rng, shape), exponent_table(-126, -110))
+    if role == "offset":
+        return np.where(np.arange(shape[-1]) % 2, least, words & _SIGN).astype(np.uint32)
+    root = compose(_words(rng, shape), exponent_table(-66, -60))
+    kind = np.broadcast_to(np.arange(shape[-1]) % 5, shape)
+    return np.select(
+        [kind == 0, kind == 1, kind == 2, kind == 3],
+        [_SIGN, words & _SIGN, words & np.uint32(0x807FFFFF), least],
+        root,
+    ).astype(np.uint32)
+
+
 def each(rng: np.random.Generator, shape: Shape, role: str, seed: int) -> Bits:
     """Token rows that hold all bfloat16 patterns in a drawn order, over and over."""
     if role != "token":
@@ -225,5 +250,6 @@ REGIMES: dict[str, Regime] = {
     "constant": constant,
     "special": special,
     "huge": huge,
+    "tiny": tiny,
     "each": each,
 }

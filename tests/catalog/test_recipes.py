@@ -42,12 +42,13 @@ PINNED = {
     "normal": "2a156151c00920fe",
     "cancel": "51cab05c91b8df7f",
     "absorb": "42b4f7aa89cfd5bf",
-    "logspace": "51ccb44cebe50b63",
+    "logspace": "4b0ee2a48e08ca9c",
     "ties": "77bc0d90101911f5",
     "pairs": "9f19b2261119a29a",
     "constant": "b8f0ed72445fd9b5",
     "special": "e48f3e03a67f0328",
     "huge": "bcbd9788660b6c5e",
+    "tiny": "3bb1fcfccdc7ecbc",
     "each": "52cee8bec409ae52",
 }
 
@@ -160,6 +161,33 @@ def test_huge_rows_are_finite_and_overflow_when_squared(norm: Task) -> None:
     largest = float(np.finfo(np.float32).max)
     assert largest / 2**9 < (x[2] * x[2]).sum() < largest * 2**9
     assert np.abs(x[[0, 4]]).max() < 16
+
+
+@pytest.mark.parametrize("eps", [1e-6, 1e-3])
+@pytest.mark.parametrize("seed", range(5))
+def test_of_ten_rows_of_logspace_one_weighs_as_much_as_epsilon(
+    norm: Task, eps: float, seed: int
+) -> None:
+    case = norm_case(norm, "train", "float32", "logspace", tokens=10)
+    x = recipes.draw(cases.inputs_for(norm, case, seed))["x"].view(np.float32).astype(np.float64)
+    mean = (x * x).mean(axis=1)
+    assert ((mean > eps / 128) & (mean < eps * 128)).any()
+    assert mean.min() < 1e-9
+    assert mean.max() > 1
+
+
+def test_tiny_tokens_have_sums_that_are_zero_of_either_sign_or_beside_the_least_floats() -> None:
+    task = catalog.load_task("linear", "cpu")
+    case = cases.call_for(task, "bias_backward", "float32", {"M": 10, "N": 64, "K": 128}, "tiny")
+    drawn = recipes.draw(cases.inputs_for(task, case, 5))
+    dy, x = (drawn[name].view(np.float32) for name in ("dy", "x"))
+    least = np.finfo(np.float32).tiny
+    assert np.signbit(dy[:, 0]).all()
+    assert not dy[:, 0].any()
+    assert ((np.abs(dy[:, 2]) < least) & (dy[:, 2] != 0)).any()
+    assert 0 < np.abs(dy.sum(axis=0)[3]) < 2.0**-100
+    dw = dy.astype(np.float64).T @ x.astype(np.float64)
+    assert least / 64 < np.abs(dw[4, 4]) < least * 2**16
 
 
 def test_each_holds_every_pattern_of_bfloat16() -> None:

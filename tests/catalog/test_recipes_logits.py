@@ -35,12 +35,13 @@ PINNED = {
     "normal": ("98879af18a383f1a", "e22b6c349603428a"),
     "cancel": ("bc9fa732812b93b0", "27e8ee9754e90640"),
     "absorb": ("8f92108d95c1f1b5", "64e4f9f01dfc0943"),
-    "logspace": ("dd1d498179d653d1", "acaf1b81b1be28d0"),
+    "logspace": ("41696e595342bb54", "9bbb33ed3cfbfb53"),
     "ties": ("8c70fdeaa70127cb", "bd2a305ad7b48d28"),
     "pairs": ("4395f28af0bbda92", "f9db03bb78a23f6c"),
     "constant": ("f61b212d7e49577e", "aebddaae34845956"),
     "special": ("90ca48fd2ea22999", "b2b98b6df6e3310f"),
     "huge": ("f29172c8e4b8325b", "8c63ffd906ffcab8"),
+    "tiny": ("fad62c210fe3fc6b", "6ee2d0f9a49bd219"),
     "each": ("9643d4c8ba5cd76a", "ba51641ed52adc4d"),
 }
 

@@ -126,7 +126,7 @@ def test_outputs_that_no_training_call_shares_are_a_warning(folder: Path) -> Non
 
 def test_only_bell_shaped_values_are_a_warning(folder: Path) -> None:
     text = (folder / "scale.toml").read_text()
-    regimes = '["absorb", "ties", "logspace", "pairs", "constant", "special"]'
+    regimes = '["absorb", "ties", "logspace", "pairs", "constant", "special", "huge", "tiny"]'
     text = text.replace(regimes, '["normal"]').replace('["cancel"]', '["normal"]')
     text = text.replace("131, 200, 257]", "131, 200]").replace("7, 16, 33", "7, 33")
     (folder / "scale.toml").write_text(text)
