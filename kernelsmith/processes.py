@@ -31,6 +31,15 @@ def is_alive(facts: Mapping[str, Any]) -> bool | None:
     return ticks is not None and ticks == facts.get("started_ticks")
 
 
+def ignores(facts: Mapping[str, Any], signum: int) -> bool:
+    """Whether the living process of these facts ignores a signal, as what ``nohup`` or a script
+    started in the background does."""
+    for line in _read(f"/proc/{facts['pid']}/status").splitlines():
+        if line.startswith("SigIgn:"):
+            return bool(int(line.split()[1], 16) >> (signum - 1) & 1)
+    return False
+
+
 def _read(path: str) -> str:
     try:
         return Path(path).read_text().strip()

@@ -1,9 +1,9 @@
 """Progress of a run on stderr: a live table on a terminal, else one line an event."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kernelsmith.cli import printing
 from kernelsmith.loop import Happening
@@ -16,12 +16,22 @@ if TYPE_CHECKING:
 CHANGES_CHARACTERS = 100
 
 
+class Report(Protocol):
+    """What a loop calls. ``age_s``: how long ago it happened."""
+
+    def __call__(self, happening: Happening, age_s: float = 0.0) -> None: ...
+
+
 @contextmanager
-def progress(device: str) -> Iterator[Callable[[Happening], None]]:
-    """Gives the ``report`` that a loop calls."""
-    console = printing.err()
+def progress(device: str, console: "Console | None" = None) -> Iterator[Report]:
+    """Gives the ``report`` that a loop calls. ``console``: stderr unless another is given."""
+    console = console or printing.err()
     if not console.is_terminal:
-        yield lambda happening: _print_line(console, happening, device)
+
+        def line(happening: Happening, age_s: float = 0.0) -> None:
+            _print_line(console, happening, device)
+
+        yield line
         return
     from rich.live import Live
 
@@ -32,8 +42,8 @@ def progress(device: str) -> Iterator[Callable[[Happening], None]]:
 
     with Live(get_renderable=screen, console=console, refresh_per_second=2, transient=True) as live:
 
-        def report(happening: Happening) -> None:
-            latest[:] = [(happening, time.monotonic())]
+        def report(happening: Happening, age_s: float = 0.0) -> None:
+            latest[:] = [(happening, time.monotonic() - age_s)]
             if happening.kind not in ("proposed", "waiting") and not _is_dull(happening):
                 _print_line(live.console, happening, device)
 
@@ -50,7 +60,7 @@ def _print_line(console: "Console", happening: Happening, device: str) -> None:
     words = _words(happening, device)
     if words:
         stamp = printing.duration(happening.elapsed_s)
-        printing.say(console, f"{stamp:>7}  {happening.task}  {words}")
+        printing.say(console, "  ".join(filter(None, (f"{stamp:>7}", happening.task, words))))
 
 
 def _words(happening: Happening, device: str) -> str:
@@ -80,7 +90,10 @@ def _words(happening: Happening, device: str) -> str:
         )
     if happening.kind == "exploring_done":
         return f"exploring ends: {REASONS[happening.note]}"
-    return ""
+    if happening.kind in SILENT:
+        return ""
+    words = [name, happening.kind.replace("_", " "), happening.note and f"({happening.note})"]
+    return "  ".join(word for word in words if word)
 
 
 def _what(candidate: Candidate) -> str:
@@ -89,6 +102,11 @@ def _what(candidate: Candidate) -> str:
     return text if len(text) <= CHANGES_CHARACTERS else f"{text[:CHANGES_CHARACTERS]} …"
 
 
+SILENT = (
+    *("waiting", "run", "proved", "session", "call", "answer", "tool_result", "session_end"),
+    *("review", "export"),
+)
+"""Steps that need no line: a conversation has its own command."""
 REASONS = {
     "time": "what is left of the time is for a final timing",
     "candidates": "the number of candidates is reached",
@@ -113,7 +131,7 @@ def _table(happening: Happening, came_s: float) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    since_s = time.monotonic() - came_s
+    since_s = 0.0 if happening.kind == "paused" else time.monotonic() - came_s
     elapsed_s = happening.elapsed_s + since_s
     spend = happening.standing or "no model, no spend"
     title = (
@@ -126,6 +144,8 @@ def _table(happening: Happening, came_s: float) -> "Table":
         now = f"judging {happening.candidate.id} of {happening.task} since {since_s:.0f} s: {what}"
     elif happening.kind == "retiming" and happening.candidate is not None:
         now = f"timing {happening.candidate.id} against the seed since {since_s:.0f} s"
+    elif happening.kind == "paused":
+        now = "paused"
     table = Table(
         title=Text(printing.visible(title)),
         title_justify="left",

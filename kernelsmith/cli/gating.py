@@ -165,7 +165,8 @@ def recorded(
     def tell(run_id: str) -> None:
         codes.append(_say_verdict(request.db, run_id, named, as_json))
 
-    running.drive(open_run, request.db, named, tell)  # an interruption ends it here
+    # An interruption ends it here.
+    running.drive(open_run, request.db, named, tell, config.Operations())
     if codes[0]:
         raise typer.Exit(codes[0])
 

@@ -18,6 +18,7 @@ from kernelsmith.cli import (
     lineage_commands,
     merging,
     ordering,
+    pausing,
     proxying,
     reading,
     rehearsing,
@@ -25,7 +26,9 @@ from kernelsmith.cli import (
     running,
     setting_up,
     shipping,
+    stopping,
     verifying,
+    watching,
 )
 from kernelsmith.cli.printing import visible
 from kernelsmith.errors import KernelsmithError
@@ -61,7 +64,10 @@ def build_app() -> typer.Typer:
     app.command("run")(running.run)
     app.command("resume")(running.resume)
     app.command("rehearse")(rehearsing.rehearse)
-    app.command("stop")(running.stop)
+    app.command("watch")(watching.watch)
+    app.command("stop")(_aborting(stopping.stop))
+    app.command("pause")(_aborting(pausing.pause))
+    app.command("thaw")(_aborting(pausing.thaw))
     app.command("runs")(reading.runs)
     app.command("show")(reading.show)
     app.command("diff")(reading.diff)

@@ -1,5 +1,7 @@
 """Options that several commands share."""
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -44,3 +46,17 @@ def chosen(name: str, given: str | None, setting: str) -> str:
 def folders(given: list[Path] | None, settings: Settings) -> tuple[Path, ...]:
     """Task folders in the order they are searched."""
     return tuple(given) if given else settings.tasks
+
+
+def joined(
+    called: Callable[..., None], command: Callable[..., None], more: Callable[..., None], name: str
+) -> Callable[..., None]:
+    """``called`` with the options of ``command``, those of the signature ``more`` behind them, and
+    without ``name``: it makes that parameter of ``command`` out of what ``more`` asks for."""
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    added = inspect.signature(more, eval_str=True).parameters.values()
+    parameters = [*(each for each in own if each.name != name), *added]
+    parameters.sort(key=lambda each: each.kind)  # keyword-only parameters of ours come last
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {each.name: each.annotation for each in parameters}
+    return called

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kernelsmith import config
-from kernelsmith.cli import options, running
+from kernelsmith.cli import operating, options, running
 from kernelsmith.model import AgentSettings, Price, Rates
 
 DEFAULT_TASK = "rms_norm"
@@ -21,6 +21,7 @@ _FREE = Rates(
 )
 
 
+@operating.with_operations
 def rehearse(
     context: typer.Context,
     tasks: Annotated[
@@ -32,6 +33,8 @@ def rehearse(
     sandbox: options.Sandbox = None,
     db: options.Database = None,
     as_json: options.AsJson = False,
+    *,
+    operations: config.Operations,
 ) -> None:
     """Run the agent on recorded replies: no model, no key, no cost; all else is real."""
     from kernelsmith import startup
@@ -55,7 +58,7 @@ def rehearse(
     )
     _say_loudly()
     try:
-        running.start(context, request, db, as_json)
+        running.start(context, request, db, as_json, operations)
     finally:
         _say_loudly()
 

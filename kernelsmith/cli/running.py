@@ -1,27 +1,33 @@
-"""Commands that run the loop: ``run``, ``resume``, ``stop``."""
+"""Commands that run the loop: ``run``, ``resume``."""
 
+import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kernelsmith import config
-from kernelsmith.cli import options, printing
+from kernelsmith.cli import detaching, morning, operating, options, printing
+from kernelsmith.config import Operations
 from kernelsmith.errors import InputError, KernelsmithError
+from kernelsmith.interrupts import EXIT_PAUSED
 
 if TYPE_CHECKING:
     from kernelsmith import loop, startup
     from kernelsmith.interrupts import Interrupts
+    from kernelsmith.model import AgentSettings
 
 MAX_SEED = 2**63 - 1  # what a column of the database holds
-EXIT_INTERRUPTED = 130
+_LOG = logging.getLogger(__name__)
 
 
+@detaching.detachable
+@operating.with_operations
 def run(
     context: typer.Context,
     tasks: Annotated[list[str], typer.Argument(metavar="TASK...", help="What to make faster.")],
@@ -52,10 +58,12 @@ def run(
     task_folders: options.TaskFolders = None,
     db: options.Database = None,
     as_json: options.AsJson = False,
+    *,
+    operations: Operations,
+    ready: detaching.Ready,
 ) -> None:
     """Make kernels faster: propose, judge, record."""
     from kernelsmith import startup
-    from kernelsmith.wiring import proposer_names
 
     settings = config.load()
     chosen = options.chosen("--proposer", proposer, settings.proposer)
@@ -65,19 +73,10 @@ def run(
         "budget_tokens": budget_tokens,
         "concurrency": concurrency,
     }
-    agent = None
-    if "agent" in proposer_names(chosen):
-        agent = config.agent_settings(settings.agent, **spending)
-    elif any(value is not None for value in spending.values()):
-        name = next(key for key, value in spending.items() if value is not None)
-        raise InputError(
-            f"--{name.replace('_', '-')} is for the agent, which this run does not have",
-            hint="add --proposer agent, or leave it out",
-        )
     request = startup.Request(
         tasks=tuple(tasks),
         proposer=chosen,
-        agent=agent,
+        agent=_agent(chosen, settings.agent, spending),
         device=options.chosen("--device", device, settings.device),
         sandbox=options.chosen("--sandbox", sandbox, settings.sandbox),
         time_limit_s=config.seconds(
@@ -89,21 +88,51 @@ def run(
         task_folders=options.folders(task_folders, settings),
         db=db or settings.db,
     )
-    start(context, request, db, as_json)
+    start(context, request, db, as_json, operations, ready)
+
+
+def _agent(
+    proposer: str, table: Mapping[str, Any], spending: Mapping[str, Any]
+) -> "AgentSettings | None":
+    """The agent's settings; None where the proposer does not name it.
+
+    Raises:
+        InputError: there is no agent, and an option is for it.
+    """
+    from kernelsmith.wiring import proposer_names
+
+    if "agent" in proposer_names(proposer):
+        return config.agent_settings(table, **spending)
+    for name, value in spending.items():
+        if value is not None:
+            raise InputError(
+                f"--{name.replace('_', '-')} is for the agent, which this run does not have",
+                hint="add --proposer agent, or leave it out",
+            )
+    return None
 
 
 def start(
-    context: typer.Context, request: "startup.Request", named: Path | None, as_json: bool
+    context: typer.Context,
+    request: "startup.Request",
+    named: Path | None,
+    as_json: bool,
+    operations: Operations,
+    ready: detaching.Ready = lambda run_id: None,
 ) -> None:
-    """Starts a new run and drives it to its end. ``named``: the database, if named as an option."""
+    """Starts a new run and drives it to its end. ``named``: the database, if named as an option;
+    ``ready`` is told the run's id."""
     from kernelsmith import startup
 
     def open_run(interrupts: "Interrupts") -> "AbstractContextManager[loop.Setup]":
         return startup.new_run(context.obj, request, interrupts, notice)
 
-    drive(open_run, request.db, named, partial(_say_how_it_ended, request.db, named, as_json))
+    tell = partial(_say_how_it_ended, request.db, named, as_json)
+    drive(open_run, request.db, named, tell, operations, ready)
 
 
+@detaching.detachable
+@operating.with_operations
 def resume(
     context: typer.Context,
     run_id: options.RunId,
@@ -121,6 +150,9 @@ def resume(
     ] = None,
     db: options.Database = None,
     as_json: options.AsJson = False,
+    *,
+    operations: Operations,
+    ready: detaching.Ready,
 ) -> None:
     """Go on with a run where its record ends."""
     from kernelsmith import startup
@@ -136,7 +168,7 @@ def resume(
     def open_run(interrupts: "Interrupts") -> "AbstractContextManager[loop.Setup]":
         return startup.resumed_run(context.obj, path, run_id, more, interrupts, notice)
 
-    drive(open_run, path, db, partial(_say_how_it_ended, path, db, as_json))
+    drive(open_run, path, db, partial(_say_how_it_ended, path, db, as_json), operations, ready)
 
 
 def stop(run_id: options.RunId, db: options.Database = None) -> None:
@@ -166,37 +198,68 @@ def drive(
     path: Path,
     named: Path | None,
     tell: Callable[[str], None],
+    operations: Operations,
+    ready: detaching.Ready = lambda run_id: None,
 ) -> None:
-    """Runs the loop with its display, then has ``tell`` say of the run how it ended. ``named``:
-    the database, if the user named it as an option."""
+    """Runs the loop with its display, then has ``tell`` say of the run how it ended, and sends the
+    summary where ``operations`` wants it. ``named``: the database, if the user named it."""
+    begun: list[str] = []
+    with operating.telling(operations, path) as telling:
+        try:
+            code = _driven(open_run, path, named, telling, ready, begun)
+        finally:
+            for run_id in begun:
+                for problem in morning.send(path, run_id, named, operations):
+                    notice(problem)
+    if not begun:
+        notice("interrupted before the run began: nothing is on record")
+        raise typer.Exit(code)
+    tell(begun[0])
+    if code:
+        where = printing.named_database(named)
+        notice(
+            f"{'paused' if code == EXIT_PAUSED else 'interrupted'}; all verdicts are on record. "
+            f"To go on: kernelsmith resume {begun[0]}{where}"
+        )
+        raise typer.Exit(code)
+
+
+def _driven(
+    open_run: "Callable[[Interrupts], AbstractContextManager[loop.Setup]]",
+    path: Path,
+    named: Path | None,
+    telling: operating.Telling,
+    ready: detaching.Ready,
+    begun: list[str],
+) -> int:
+    """The loop with its display; its exit code. ``begun`` gets the run's id once there is one."""
     from kernelsmith import loop
     from kernelsmith.cli import display
     from kernelsmith.interrupts import listening
 
-    run_id, code = "", 0
-    where = printing.named_database(named)
     with listening() as interrupts:
         try:
             with open_run(interrupts) as setup:
                 run_id, device = setup.run_id, setup.tasks[0].device
+                begun.append(run_id)
+                telling.name_run(run_id, partial(_left_s, setup))
                 notice(f"run {run_id} is on record in {path}")
+                ready(run_id)
                 with display.progress(device) as report:
                     loop.run(replace(setup, report=report))
         except KeyboardInterrupt:
-            code = EXIT_INTERRUPTED
+            return interrupts.exit_code
         except KernelsmithError:
-            if run_id:
-                notice(f"the run broke off; to go on: kernelsmith resume {run_id}{where}")
+            if begun:
+                where = printing.named_database(named)
+                notice(f"the run broke off; to go on: kernelsmith resume {begun[0]}{where}")
             raise
-    if not run_id:
-        notice("interrupted before the run began: nothing is on record")
-        raise typer.Exit(code)
-    tell(run_id)
-    if code:
-        notice(
-            f"interrupted; all verdicts are on record. To go on: kernelsmith resume {run_id}{where}"
-        )
-        raise typer.Exit(code)
+    return 0
+
+
+def _left_s(setup: "loop.Setup") -> float:
+    gone_s = setup.before.elapsed_s + setup.clock() - setup.started_s
+    return max(0.0, setup.budget.time_limit_s - gone_s)
 
 
 def _say_how_it_ended(path: Path, named: Path | None, as_json: bool, run_id: str) -> None:
@@ -217,5 +280,6 @@ def _say_how_it_ended(path: Path, named: Path | None, as_json: bool, run_id: str
 
 
 def notice(text: str) -> None:
-    """One line of progress on stderr."""
+    """One line of progress on stderr, and in the log."""
+    _LOG.info(text, extra={"event": "notice"})
     print(text, file=sys.stderr, flush=True)

@@ -1,5 +1,6 @@
 """How runs are shown: state, table, JSON fields."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +15,31 @@ if TYPE_CHECKING:
     from kernelsmith.lineage.spending import AgentStanding
     from kernelsmith.lineage.standings import RunStanding, TaskStanding
 
+ENDS = ("finished", "interrupted", "failed", "paused")
+"""What a run's process says last. Paused while it lives, a run's ``last`` is another."""
+
 
 def state_of(run: "RunStanding") -> str:
-    """ "running", "stopping", "finished", "interrupted" or "failed". A run whose process is gone
-    without a word was killed: it is "interrupted"; on another machine it counts as running."""
-    if run.last in ("finished", "interrupted", "failed"):
+    """ "running", "stopping", "paused", "finished", "interrupted" or "failed". A run whose process
+    is gone without a word was killed: it is "interrupted"; on another machine it counts as
+    running."""
+    if run.last in ENDS:
         return run.last
-    if is_alive(run.began["process"]) is False:
+    if was_killed(run):
         return "interrupted"
-    return "stopping" if run.stop_requested else "running"
+    if run.stop_requested:
+        return "stopping"
+    return "paused" if run.paused else "running"
+
+
+def is_over(run: "RunStanding") -> bool:
+    """Whether nobody drives it any more."""
+    return run.last in ENDS or was_killed(run)
+
+
+def was_killed(run: "RunStanding") -> bool:
+    """Whether its process is gone without a word."""
+    return run.last not in ENDS and is_alive(run.began["process"]) is False
 
 
 def run_fields(run: "RunStanding") -> dict[str, Any]:
@@ -72,24 +89,29 @@ def _task_fields(task: "TaskStanding") -> dict[str, Any]:
 
 
 def summary(run: "RunStanding", db: Path | None = None) -> None:
-    """The table at a run's end and the next commands to type, on stdout. ``db``: the file, where
-    the user named it as an option and must again."""
+    """:func:`summary_lines` on stdout."""
     console = printing.out()
-    state = state_of(run)
-    printing.say(console, f"run {run.id}  {state} after {printing.duration(run.elapsed_s)}")
-    header = ("task", "judged", "accepted", "incumbent", "gain over seed", "96 % interval")
-    for line in printing.aligned([header, *(row(task) for task in run.tasks)], (1, 2, 4)):
+    for line in summary_lines(run, db):
         printing.say(console, line)
-    for task in run.tasks:
-        printing.say(console, f"{task.task}: {task_line(task, run.device)}")
+
+
+def summary_lines(
+    run: "RunStanding", db: Path | None = None, more: Sequence[str] = ()
+) -> list[str]:
+    """The table at a run's end and the next commands to type. ``db``: the file, where the user
+    named it as an option and must again; ``more``: what is said before the commands."""
+    state = state_of(run)
+    header = ("task", "judged", "accepted", "incumbent", "gain over seed", "96 % interval")
+    lines = [
+        f"run {run.id}  {state} after {printing.duration(run.elapsed_s)}",
+        *printing.aligned([header, *(row(task) for task in run.tasks)], (1, 2, 4)),
+        *(f"{task.task}: {task_line(task, run.device)}" for task in run.tasks),
+    ]
     if run.agent is not None:
-        printing.say(console, f"agent: {agent_line(run.agent)}")
-    lines = next_commands(run, state)
+        lines.append(f"agent: {agent_line(run.agent)}")
     where = printing.named_database(db)
-    if lines:
-        printing.say(console, "next:")
-    for line in lines:
-        printing.say(console, f"  {line}{where}")
+    commands = [f"  {line}{where}" for line in next_commands(run, state)]
+    return [*lines, *more, *(["next:", *commands] if commands else [])]
 
 
 def row(task: "TaskStanding") -> tuple[str, ...]:
@@ -177,7 +199,7 @@ def next_commands(run: "RunStanding", state: str) -> list[str]:
     if run.agent is not None and run.agent.sessions:
         best = max(run.agent.sessions, key=lambda each: each.accepted)
         lines.append(f"kernelsmith show {best.id}")
-    if state in ("interrupted", "failed"):
+    if state in ("interrupted", "failed") or run.last == "paused":
         lines.append(f"kernelsmith resume {run.id}")
     elif run.agent is not None and (kind := run.agent.spent_budget):
         lines.append(f"kernelsmith resume {run.id} --budget-{kind} MORE")

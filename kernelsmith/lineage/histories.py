@@ -70,6 +70,12 @@ def gain_of(text: str | None) -> Gain | None:
     return Gain(cases=cases, **kept)
 
 
+def words_of(payload: Mapping[str, Any]) -> str:
+    """What an event says in words: an error, a reason."""
+    words = (payload.get(name) for name in ("error", "reason", "message"))
+    return next((word for word in words if isinstance(word, str)), "")
+
+
 def _proposed(connection: Connection, run_id: str, task: str) -> list[dict[str, Any]]:
     parents = _parents(connection, run_id, task)
     failed = (

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 from sqlalchemy.engine import RowMapping
 
-from kernelsmith.lineage.histories import gain_of
+from kernelsmith.lineage.histories import gain_of, words_of
 from kernelsmith.lineage.models import CandidateRow, CheckRow, Event, Retiming, Step, VerdictRow
 from kernelsmith.model import Candidate, CheckResult, Gain, Verdict
 
@@ -95,7 +95,7 @@ def of_payload(run_id: str, kind: str, payload: Mapping[str, Any]) -> Occurrence
         verdict=verdict,
         gain=payload["gain"] if timed else None,
         holds=bool(payload["holds"]) if timed else None,
-        message=_words(payload),
+        message=words_of(payload),
         seconds=payload.get("seconds"),
         elapsed_s=payload.get("elapsed_s"),
     )
@@ -158,7 +158,7 @@ def _event(row: RowMapping, place: Mapping[str, Any]) -> Occurrence:
         return Occurrence(
             task=row["task"],
             candidate_id=name,
-            message=_words(payload),
+            message=words_of(payload),
             elapsed_s=elapsed_s,
             **place,
         )
@@ -171,12 +171,6 @@ def _event(row: RowMapping, place: Mapping[str, Any]) -> Occurrence:
         elapsed_s=elapsed_s,
         **place,
     )
-
-
-def _words(payload: Mapping[str, Any]) -> str:
-    """What an event says: an error, a reason."""
-    words = (payload.get(name) for name in ("error", "reason", "message"))
-    return next((word for word in words if isinstance(word, str)), "")
 
 
 def _of_record(connection: Connection, record: str) -> Candidate:

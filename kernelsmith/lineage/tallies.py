@@ -1,13 +1,38 @@
 """Counts over a run's record: what rejected, how long checks took, what went wrong around it."""
 
+import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, case, func, select
 
+from kernelsmith.lineage.histories import words_of
 from kernelsmith.lineage.models import CandidateRow, CheckRow, Event, VerdictRow
+
+ORDINARY = (
+    *("started", "proved", "duplicate", "retiming_begun", "stop_requested"),
+    *(
+        "pause_requested",
+        "thaw_requested",
+        "thawed",
+        "room_again",
+        "finished",
+        "interrupted",
+        "failed",
+    ),
+)
+"""Kinds of events that belong to a night without incidents, or that a run's state tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """A kind of event that is no part of an ordinary night. ``last``: the latest's words."""
+
+    count: int
+    last_at: str
+    last: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,23 +83,22 @@ def used_s(connection: Connection, run_id: str) -> dict[str, float]:
     return {row[0]: float(row[1]) for row in rows}
 
 
-def events(connection: Connection, run_id: str) -> Mapping[str, int]:
-    """Kind of event -> how many are on record."""
+def incidents(connection: Connection, run_id: str) -> dict[str, Incident]:
+    """Kind -> what went wrong around the candidates, in order of the latest."""
     rows = connection.execute(
-        select(Event.kind, func.count()).where(Event.run_id == run_id).group_by(Event.kind)
-    )
-    return {row[0]: int(row[1]) for row in rows}
-
-
-def latest(connection: Connection, run_id: str, kind: str) -> tuple[str, str] | None:
-    """(time, payload) of a run's latest event of a kind."""
-    row = connection.execute(
-        select(Event.at, Event.payload)
-        .where(Event.run_id == run_id, Event.kind == kind)
-        .order_by(Event.step.desc())
-        .limit(1)
-    ).first()
-    return None if row is None else (row.at, row.payload)
+        select(Event.kind, func.count(), func.max(Event.step))
+        .where(Event.run_id == run_id, Event.kind.not_in(ORDINARY))
+        .group_by(Event.kind)
+        .order_by(func.max(Event.step))
+    ).all()
+    found = {}
+    for kind, count, step in rows:
+        event = connection.execute(
+            select(Event.at, Event.payload).where(Event.run_id == run_id, Event.step == step)
+        ).one()
+        words = words_of(json.loads(event.payload))
+        found[kind] = Incident(count=count, last_at=event.at, last=words)
+    return found
 
 
 def last_at(connection: Connection, run_id: str) -> str:

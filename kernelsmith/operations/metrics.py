@@ -25,7 +25,7 @@ WRITTEN_EVERY_S = 15.0
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Collector:
     """What a scrape is answered with. ``run_id`` is "" until the run is on record; ``left_s``
     tells how much of its time is left."""

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from kernelsmith.lineage.standings import RunStanding
 
 BOUNDS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-INCIDENTS = ("retry", "set_aside", "agent_ended", "resumed", "paused")
+# Counted from 0 before the first, so that a rate sees it.
+INCIDENTS = (
+    *("retry", "set_aside", "agent_ended", "resumed", "paused"),
+    *("machine_fault", "slowed", "room_short"),
+)
 
 
 def read(db: Path, run_id: str) -> Iterator[Metric]:
@@ -144,13 +148,17 @@ def _times(connection: Any, run: "RunStanding") -> Iterator[Metric]:
 def _incidents(connection: Any, run: "RunStanding") -> Iterator[Metric]:
     from kernelsmith.lineage import tallies
 
-    counts = tallies.events(connection, run.id)
+    found = tallies.incidents(connection, run.id)
     incidents = CounterMetricFamily(
         "kernelsmith_incidents", "What went wrong around the candidates, by kind.", labels=["kind"]
     )
-    for kind in INCIDENTS:
-        incidents.add_metric([kind], counts.get(kind, 0))
+    for kind in sorted({*INCIDENTS, *found}):
+        incidents.add_metric([kind], found[kind].count if kind in found else 0)
     yield incidents
+    ended = GaugeMetricFamily("kernelsmith_run_ended", "1: how the run ended.", labels=["how"])
+    for how in ("finished", "interrupted", "failed", "paused"):
+        ended.add_metric([how], run.last == how)
+    yield ended
     paused = GaugeMetricFamily("kernelsmith_paused", "1: the run is paused.", value=run.paused)
     stopping = "1: someone asked the run to stop."
     name = "kernelsmith_stop_requested"
