@@ -188,7 +188,7 @@ def kill(night: Night, life: Life, moment: Moment) -> dict[str, Any] | None:
     life.process.send_signal(signal.SIGKILL)
     killed_s = time.monotonic()
     life.process.wait()
-    left_s = _until_alone(killed_s)
+    left_s = until_alone(killed_s)
     life.over.wait()
     return {
         "reference_s": moment.reference_s,
@@ -206,7 +206,7 @@ def adopt() -> None:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
-def _until_alone(since_s: float) -> float:
+def until_alone(since_s: float) -> float:
     """Seconds until no orphan is left; those that ended are reaped."""
     while orphans := _orphans():
         for pid in orphans:
@@ -220,12 +220,17 @@ def _until_alone(since_s: float) -> float:
 
 def _orphans() -> list[int]:
     """Children of this process that it did not start itself."""
-    me = os.getpid()
+    return [pid for pid in children(os.getpid()) if pid not in OWN]
+
+
+def children(pid: int) -> list[int]:
+    """Those of all threads of a process."""
     found = []
-    for task in Path(f"/proc/{me}/task").iterdir():
-        with suppress(OSError):
-            found += [int(pid) for pid in (task / "children").read_text().split()]
-    return [pid for pid in found if pid not in OWN]
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                found += [int(each) for each in (task / "children").read_text().split()]
+    return found
 
 
 OWN: set[int] = set()

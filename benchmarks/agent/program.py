@@ -131,8 +131,8 @@ def bits(task: Task, device: Device, sandbox: Sandbox, secret_seed: int, *_: Any
     return judge
 
 
-def gate(task: Task, device: Device, sandbox: Sandbox, secret_seed: int, *_: Any) -> Judge:
-    judge = real().judge(task, device, sandbox, secret_seed)
+def gate(task: Task, device: Device, sandbox: Sandbox, secret_seed: int, *more: Any) -> Judge:
+    judge = real().judge(task, device, sandbox, secret_seed, *more)
     return watched.Watched(judge_of=judge, task=task.name)
 
 

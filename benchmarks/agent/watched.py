@@ -39,6 +39,7 @@ class Watched:
 
     judge_of: Judge
     task: str
+    sessions: int = SESSIONS
 
     def judge(self, candidate: Candidate, incumbent: Candidate, confirms: int) -> Verdict:
         with self._noted("judge", candidate):
@@ -52,7 +53,7 @@ class Watched:
         self, candidate: Candidate, sessions: int, timings: int
     ) -> tuple[bool, Gain, dict[str, Any]]:
         with self._noted("retime", candidate):
-            return self.judge_of.retime(candidate, SESSIONS, timings)
+            return self.judge_of.retime(candidate, self.sessions, timings)
 
     def machine_fault(self) -> str:
         return self.judge_of.machine_fault()
