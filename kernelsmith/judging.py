@@ -6,6 +6,7 @@ it is tried again, then set aside, while the seed still runs here. Where not eve
 nothing is set aside: the run waits, tries again, and ends if that does not pass.
 """
 
+import logging
 from typing import Any
 
 from kernelsmith.errors import EvidenceError, InfrastructureError
@@ -17,6 +18,7 @@ from kernelsmith.night import Setup, Tally, append, elapsed_s, tell
 RETIMING_SESSIONS = 20
 TRIES = 2
 ROOM_WAIT_S = 5.0
+_LOG = logging.getLogger(__name__)
 
 
 def judge(
@@ -38,6 +40,7 @@ def judge(
         except InfrastructureError as error:
             tally.confirms += 1  # it may have broken off inside confirm
             facts = {"task": lane.task.name, "candidate": candidate.id, "error": error.message}
+            _note_cause(facts, error)
             tries += _is_sound(setup, lanes, lane, tally)
             if tries < TRIES:
                 append(setup, "retry", {**facts, "elapsed_s": elapsed_s(setup)})
@@ -68,10 +71,17 @@ def retime(
         try:
             with setup.interrupts.interruptible():
                 return lane.judge.retime(candidate, RETIMING_SESSIONS, lane.timings - 1)
-        except InfrastructureError:
+        except InfrastructureError as error:
+            _note_cause({**begun, "error": error.message}, error)
             tries += _is_sound(setup, lanes, lane, tally)
             if tries == TRIES:
                 raise
+
+
+def _note_cause(facts: dict[str, str], error: InfrastructureError) -> None:
+    """The record keeps what failed in words; the log, where."""
+    place = {"task": facts["task"], "candidate": facts["candidate"]}
+    _LOG.warning(error.message, exc_info=error, extra={"event": "judging_failed", "facts": place})
 
 
 def _is_sound(setup: Setup, lanes: list[Lane], lane: Lane, tally: Tally) -> bool:

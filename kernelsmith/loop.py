@@ -57,7 +57,8 @@ def run(setup: Setup) -> Reason:
     except StorageError:
         raise  # the record itself cannot be written
     except KernelsmithError as error:
-        append(setup, "failed", {"error": error.message, "elapsed_s": elapsed_s(setup)})
+        facts = {"error": error.message, "exit_code": error.exit_code}
+        append(setup, "failed", {**facts, "elapsed_s": elapsed_s(setup)})
         raise
     append(setup, "finished", {"reason": reason, "elapsed_s": elapsed_s(setup)})
     return reason

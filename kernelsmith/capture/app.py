@@ -6,6 +6,7 @@ is paused a call waits before it is recorded: nothing of it has happened yet.
 """
 
 import asyncio
+import logging
 import re
 import secrets
 import sys
@@ -41,6 +42,7 @@ STRANGER = "this proxy takes the calls of its own run alone\n"
 RUN_OF_OWN = "a run of this database makes its own calls; name another run\n"
 NOWHERE = "kernelsmith proxy: calls go to /k/RUN/SESSION/v1/messages\n"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,4 +343,6 @@ def _sent(
 
 
 def _say(line: str) -> None:
-    print(f"capture: {' '.join(line.split())}", file=sys.stderr, flush=True)
+    words = f"capture: {' '.join(line.split())}"
+    _LOG.error(words, extra={"event": "capture_failed"})
+    print(words, file=sys.stderr, flush=True)

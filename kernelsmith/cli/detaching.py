@@ -20,11 +20,11 @@ import typer
 from kernelsmith import config
 from kernelsmith.cli import options, printing
 from kernelsmith.errors import InfrastructureError, InputError
+from kernelsmith.interrupts import EXIT_INTERRUPTED
 
 DETACH = "--detach"
 READY = "--ready-fd"
 LOOK_EVERY_S = 0.3  # at what it says while it starts
-EXIT_INTERRUPTED = 130
 
 Ready = Callable[[str], None]
 """Takes the id of a run that is on record."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kernelsmith.cli.standing import is_over
 from kernelsmith.errors import InfrastructureError
+from kernelsmith.interrupts import EXIT_INTERRUPTED, EXIT_PAUSED
 
 if TYPE_CHECKING:
     from kernelsmith.lineage.database import Database
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 0.5  # whether anything was written: one number, read from shared memory
 ALIVE_EVERY = 10  # looks between two at the process
 NOTHING = 2**62  # a step after which nothing ever follows
-EXIT_INTERRUPTED = 130
-EXIT_PAUSED = 75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,10 +32,10 @@ from kernelsmith.cli import (
 )
 from kernelsmith.cli.printing import visible
 from kernelsmith.errors import KernelsmithError
+from kernelsmith.interrupts import EXIT_INTERRUPTED
 from kernelsmith.wiring import Wiring, real
 
 EXIT_FAILED = 4
-EXIT_INTERRUPTED = 130
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[
     0
@@ -43,7 +43,8 @@ USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[
 
 _EPILOG = (
     "Exit codes: 0 done or accepted; 1 judged and rejected; 2 the input is wrong; 3 something "
-    "needed is missing; 4 the machine failed; 5 the evidence cannot be trusted; 130 interrupted."
+    "needed is missing; 4 the machine failed; 5 the evidence cannot be trusted; 75 paused by a "
+    "signal; 130 interrupted."
 )
 
 

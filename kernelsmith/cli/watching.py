@@ -10,6 +10,7 @@ import typer
 from kernelsmith import config
 from kernelsmith.cli import display, following, options, printing
 from kernelsmith.cli.standing import agent_line, is_over, run_fields, state_of, summary, was_killed
+from kernelsmith.interrupts import EXIT_INTERRUPTED
 from kernelsmith.model import Candidate
 from kernelsmith.processes import is_alive
 
@@ -61,7 +62,7 @@ def watch(
         run = follow(database, name, after, float(row["options"]["time_limit_s"]))
     except KeyboardInterrupt:
         print("no longer watching; the run goes on as it was", file=sys.stderr)
-        raise typer.Exit(following.EXIT_INTERRUPTED) from None
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     finally:
         database.close()
     if was_killed(run):

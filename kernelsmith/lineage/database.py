@@ -1,10 +1,11 @@
 """Opening, creating and upgrading ``runs.db``; what SQLite's errors mean to a person."""
 
+import logging
 import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from kernelsmith.lineage.models import APPLICATION_ID, HEAD_REVISION, OLDEST_REA
 
 BUSY_TIMEOUT_S = 30.0
 RUN_PATIENCE_S = 600.0
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +137,11 @@ class Database:
     def close(self) -> None:
         """Checkpoints and closes; a full disk here loses nothing, so it is not an error."""
         if self.writable:
-            with suppress(DBAPIError, sqlite3.Error):
+            try:
                 _pragma(self.connection, "wal_checkpoint(TRUNCATE)")
+            except (DBAPIError, sqlite3.Error) as error:
+                message = f"the log of {self.path} was not folded in: {error}"
+                _LOG.warning(message, exc_info=error, extra={"event": "checkpoint_failed"})
         engine = self.connection.engine
         self.connection.close()
         engine.dispose()

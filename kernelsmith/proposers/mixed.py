@@ -1,5 +1,6 @@
 """The proposer ``search,agent``: the search fills the time in which the agent thinks."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -8,6 +9,7 @@ from kernelsmith.model import Candidate, Task
 from kernelsmith.ports import Judged, Proposer
 
 Found = TypeVar("Found")
+_LOG = logging.getLogger(__name__)
 
 
 class Mixed:
@@ -89,6 +91,7 @@ class Mixed:
         except DatabaseError:
             raise
         except (InputError, MissingError) as error:
+            _LOG.warning(error.message, exc_info=error, extra={"event": "agent_failed"})
             self._ended = f"{error.message} ({error.hint})" if error.hint else error.message
             self._agent_done.update(self._tasks)
             self._agent.close()  # nothing more is spent

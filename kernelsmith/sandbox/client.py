@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import logging
 import os
 import pickle
 import threading
@@ -26,6 +27,7 @@ START_TIMEOUT_S = 120.0
 # The template itself enforces a job's limit; the host only notices that the template hangs.
 GRACE_S = 30.0
 MAX_TEXT_BYTES = 1 << 16
+_LOG = logging.getLogger(__name__)
 
 
 class Line(Protocol):
@@ -170,9 +172,11 @@ class SpoolWorker:
         line = self.line
         self._end()
         last = line.last_words().strip()[:300] if line is not None else ""
-        if last:
-            return kind(f"the {self.role} worker died at {what}: {last}")
-        return kind(f"the {self.role} worker died or hung at {what}")
+        words = f"died at {what}: {last}" if last else f"died or hung at {what}"
+        error = kind(f"the {self.role} worker {words}")
+        facts = {"role": self.role}
+        _LOG.warning(error.message, extra={"event": "worker_died", "facts": facts})
+        return error
 
     def _end(self) -> None:
         line, self.line, self.ready = self.line, None, None

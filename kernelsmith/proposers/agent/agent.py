@@ -5,6 +5,7 @@ the desk; the run's main thread serves it inside ``choose``, since the gate runs
 """
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ MAX_SET_ASIDE_IN_A_ROW = 3  # candidates on which the machine failed: both as th
 WAIT_S = 1.0
 LAST_WORDS_S = 2.0
 CLOSE_TIMEOUT_S = 60.0  # the journal may wait for the disk
+_LOG = logging.getLogger(__name__)
 
 
 class Agent:
@@ -206,6 +208,9 @@ class Agent:
                 except StorageError:
                     raise
                 except InfrastructureError as error:
+                    facts = {"task": waiting.task, "candidate": name}
+                    said = {"event": "look_failed", "facts": facts}
+                    _LOG.warning(error.message, exc_info=error, extra=said)
                     if not last:
                         continue
                     self._set_aside_in_a_row += 1
