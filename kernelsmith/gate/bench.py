@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from kernelsmith import cases as forms
-from kernelsmith.errors import EvidenceError, TaskError
+from kernelsmith.errors import EvidenceError, InfrastructureError, TaskError
 from kernelsmith.gate import code, irregular, plans
 from kernelsmith.gate.subject import Ask, Execution, Limits, Outcome, Subject, failed
 from kernelsmith.gate.witness.plans import Memory
@@ -67,6 +67,7 @@ class Bench:
         # What texts were found to say.
         self.said = Memory()
         self.throttle = Throttle()
+        self.seed_ran = False
 
     def __enter__(self) -> "Bench":
         return self
@@ -309,10 +310,15 @@ class Bench:
 
         Raises:
             TaskError: the seed crashed, ran out of time, or wrote where it must not.
+            InfrastructureError: it ran out of time although it has run before: the machine is slow.
         """
         done = self.execute(subject, asks)
         if isinstance(done, Outcome):
-            raise TaskError(f"the seed of task {self.task.name} fails: {done.message}")
+            told = f"the seed of task {self.task.name} fails: {done.message}"
+            if done.status == "TIMEOUT" and self.seed_ran:
+                raise InfrastructureError(told, hint="is something else using this machine?")
+            raise TaskError(told)
+        self.seed_ran = True
         for execution in done:
             if execution.canaries or execution.changed_inputs:
                 touched = ", ".join((*execution.canaries, *execution.changed_inputs))

@@ -4,21 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from killing import text_of
+
 from kernelsmith.errors import SandboxError, WorkerDeathError
-from kernelsmith.model import CompileJob, Job, TraceJob
+from kernelsmith.model import Job
 from tests.gate.fake_workers import FakeSandbox, FakeWorker
 
 Deadly = Callable[[str, Job, str], bool]
 """Role, job, and all that the job says of its candidate: whether it kills the worker."""
-
-
-def text_of(job: Job, files: Mapping[str, bytes] | None) -> str:
-    """The sources or machine code that a job holds."""
-    if isinstance(job, TraceJob):
-        return job.source
-    if isinstance(job, CompileJob):
-        return " ".join(job.ttirs.values())
-    return " ".join(data.decode("utf-8", "replace") for data in (files or {}).values())
 
 
 @dataclass

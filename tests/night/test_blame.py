@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernelsmith.active_clock import ActiveClock
-from kernelsmith.errors import InfrastructureError, WorkerDeathError
+from kernelsmith.errors import InfrastructureError, TaskError, WorkerDeathError
 from kernelsmith.gate.judge import Gate
 from kernelsmith.gate.subject import Limits
 from kernelsmith.model import CompileJob, Job, RunJob, TimeJob, TraceJob, WorkerFailure, failed_job
@@ -119,6 +119,29 @@ def test_a_session_that_fails_on_the_other_side_is_settled_against_the_incumbent
     verdict = kit.judge(gain=1.05)
     assert (verdict.status, verdict.checks[-1].name) == ("CRASH", "latency")
     assert "SIGSEGV" in verdict.checks[-1].message
+
+
+def test_a_seed_that_was_well_and_runs_out_of_time_blames_the_machine_not_the_task() -> None:
+    """On a machine that something else keeps busy."""
+    kit = kit_with(lambda role, job, text: False)
+    assert kit.judge(gain=1.05).accepted
+    send, slow = kit.gate.bench.workers.send, [True]
+
+    def timed(role: Any, job: Job, files: Any = None) -> Any:
+        reply = send(role, job, files)
+        if slow and role == "seed" and isinstance(job, RunJob):
+            failure = WorkerFailure(status="TIMEOUT", message="did not end within 30 s")
+            reply.result = failed_job(job, failure)
+        return reply
+
+    kit.gate.bench.workers.send = timed  # type: ignore[method-assign]
+    with pytest.raises(InfrastructureError, match="the seed of task toy fails: did not end"):
+        kit.judge(gain=1.06)
+    fresh = kit_with(lambda role, job, text: False)
+    send = fresh.gate.bench.workers.send
+    fresh.gate.bench.workers.send = timed  # type: ignore[method-assign]
+    with pytest.raises(TaskError, match="did not end"):
+        fresh.judge(gain=1.05)
 
 
 @pytest.fixture
