@@ -127,7 +127,7 @@ class Batch:
         segments, tail = manifests.plan(self._previous(name), sent.request)
         if tail:
             segments = (*segments, (writer.add_blob(tail), 0, len(tail)))
-        identity = records.uuid7()
+        identity = writer.identity()
         writer.add(
             ModelCall,
             {

@@ -24,9 +24,18 @@ def utc_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def uuid7() -> str:
-    """A UUIDv7 (RFC 9562): 48 bits of milliseconds, then random bits; sorts by time."""
-    stamp = (time.time_ns() // 1_000_000) & ((1 << 48) - 1)
+def uuid7(after: str = "", now_ns: int | None = None) -> str:
+    """A UUIDv7 (RFC 9562): 48 bits of milliseconds, then random bits; sorts by time.
+
+    Args:
+        after: an id that the new one follows, whatever the wall clock says by now: while that is
+            not ahead of it, milliseconds are counted on from there.
+        now_ns: the wall clock; by default the system's.
+    """
+    stamp = (time.time_ns() if now_ns is None else now_ns) // 1_000_000
+    if after:
+        stamp = max(stamp, int(after.replace("-", "")[:12], 16) + 1)
+    stamp &= (1 << 48) - 1
     value = stamp << 80 | 0x7 << 76 | secrets.randbits(12) << 64 | 0b10 << 62 | secrets.randbits(62)
     text = f"{value:032x}"
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

@@ -14,6 +14,8 @@ KEYS = {
     name: [column.name for column in table.primary_key]
     for name, table in Base.metadata.tables.items()
 }
+NUMBERED = ("runs", "verdicts", "retimings", "events", "model_calls", "reviews", "exports")
+"""Tables whose rows have ids that sort by when they were given; each an index of its own."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +37,12 @@ class StepWriter:
         query = "SELECT seq, digest FROM steps ORDER BY seq DESC LIMIT 1"
         last = self.connection.exec_driver_sql(query).first()
         self.seq, self.previous = (last.seq + 1, last.digest) if last else (1, "")
+
+    def identity(self) -> str:
+        """An id that sorts behind all that were given so far, whatever the wall clock did."""
+        query = " UNION ALL ".join(f"SELECT max(id) AS id FROM {name}" for name in NUMBERED)
+        query = f"SELECT max(id) FROM ({query})"
+        return records.uuid7(self.connection.exec_driver_sql(query).scalar() or "")
 
     def add(self, table: type[Base], *rows: Mapping[str, Any]) -> None:
         """Inserts rows of one table, all columns given."""

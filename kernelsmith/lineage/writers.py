@@ -31,7 +31,7 @@ def write_run(writer: StepWriter, payload: Payload) -> str:
     ``seed``, ``secret_seed``, ``device``, ``device_facts``, ``sandbox``, ``versions``,
     ``options``, ``seeds`` (a Candidate a task), ``normal_hashes`` (one a seed), ``process``, and
     ``definitions``, a Task each: kept as blobs, whose hashes join the options."""
-    run_id = records.uuid7()
+    run_id = writer.identity()
     writer.run_id = run_id
     facts = ("device_facts", "sandbox", "versions")
     definitions = {
@@ -73,7 +73,7 @@ def write_candidate(writer: StepWriter, payload: Payload) -> str:
 def write_verdict(writer: StepWriter, payload: Payload) -> str:
     """Payload: ``verdict``, ``seconds``, ``elapsed_s``, ``gain_vs_seed``. Returns its id."""
     verdict: Verdict = payload["verdict"]
-    identity = records.uuid7()
+    identity = writer.identity()
     confirmed = any(c.name == "confirm" and c.status != "unchecked" for c in verdict.checks)
     failing = [check.message for check in verdict.checks if check.status == "fail"]
     writer.add(
@@ -121,7 +121,7 @@ def write_verdict(writer: StepWriter, payload: Payload) -> str:
 
 def write_retiming(writer: StepWriter, payload: Payload) -> str:
     """Payload: ``task``, ``candidate`` (id), ``holds``, ``gain``, ``evidence``, ``elapsed_s``."""
-    identity = records.uuid7()
+    identity = writer.identity()
     writer.add(
         Retiming,
         {
@@ -161,7 +161,7 @@ def write_duplicate(writer: StepWriter, payload: Payload) -> str:
 
 def write_event(writer: StepWriter, kind: str, payload: Payload) -> str:
     """Any other kind; ``task`` and ``elapsed_s`` of the payload become columns."""
-    identity = records.uuid7()
+    identity = writer.identity()
     rest = {k: v for k, v in payload.items() if k not in ("task", "elapsed_s")}
     writer.add(
         Event,

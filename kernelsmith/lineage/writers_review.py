@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import select
 
 from kernelsmith.errors import InfrastructureError, InputError
-from kernelsmith.lineage import records, reviews
+from kernelsmith.lineage import reviews
 from kernelsmith.lineage.models import CandidateRow, ExportRow, ReviewRow
 from kernelsmith.lineage.step import StepWriter
 
@@ -43,7 +43,7 @@ def write_review(writer: StepWriter, payload: Payload) -> str:
             f"no decision about candidate {found.id} stands: there is nothing to undo",
             hint="`kernelsmith review` lists what waits",
         )
-    identity = records.uuid7()
+    identity = writer.identity()
     row = {"id": identity, "step": writer.seq, "record": record, "run_id": found.run_id}
     said = {name: payload[name] for name in ("decision", "reviewer", "note")}
     writer.run_id = found.run_id
@@ -76,7 +76,7 @@ def write_export(writer: StepWriter, payload: Payload) -> str:
     ).first()
     if found is None:
         raise InfrastructureError(f"candidate record {record} is not in this database")
-    identity = records.uuid7()
+    identity = writer.identity()
     writer.run_id = found.run_id
     row = {"id": identity, "step": writer.seq, "record": record, "run_id": found.run_id}
     kept = {name: payload[name] for name in ("folder", "certificate_hash")}
