@@ -1,0 +1,111 @@
+"""What a process and all that it started hold now, from /proc; of root's or one's own processes."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """``workers_bytes``: of all descendants, memory that several share counted once (PSS).
+    ``processes``: descendants; ``open``: descriptors of the loop, ``workers_open`` of the rest."""
+
+    loop_bytes: int
+    workers_bytes: int
+    open: int
+    workers_open: int
+    threads: int
+    processes: int
+
+
+def held(root: int) -> Held | None:
+    """None: there is no such process any more."""
+    try:
+        rss = int((PROC / str(root) / "statm").read_text().split()[1]) * PAGE_BYTES
+        threads = len(os.listdir(PROC / str(root) / "task"))
+        opened = len(os.listdir(PROC / str(root) / "fd"))
+    except OSError:
+        return None
+    others = descendants(root)
+    return Held(
+        loop_bytes=rss,
+        workers_bytes=sum(_pss(pid) for pid in others),
+        open=opened,
+        workers_open=sum(_open(pid) for pid in others),
+        threads=threads,
+        processes=len(others),
+    )
+
+
+def descendants(root: int) -> list[int]:
+    """Process numbers of children, their children and so on, zombies included."""
+    parents: dict[int, list[int]] = {}
+    for name in os.listdir(PROC):
+        if name.isdigit():
+            try:
+                fields = (PROC / name / "stat").read_text().rsplit(") ", 1)[1].split()
+            except (OSError, IndexError):
+                continue
+            parents.setdefault(int(fields[1]), []).append(int(name))
+    found, todo = [], [root]
+    while todo:
+        children = parents.get(todo.pop(), [])
+        found += children
+        todo += children
+    return found
+
+
+def command_of(pid: int) -> bytes:
+    """A process's command line; b"" if it is gone."""
+    try:
+        return (PROC / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def spools(root: int, parents: tuple[Path, ...]) -> list[Path]:
+    """The spools of a process: the number stands in their names."""
+    return [path for parent in parents for path in parent.glob(f"kernelsmith-spool-{root}-*")]
+
+
+def tree(top: Path) -> tuple[int, int]:
+    """How many files and folders lie below, and the bytes that they take on their disk."""
+    entries = nbytes = 0
+    for stat in _stats(top):
+        entries += 1
+        nbytes += stat.st_blocks * 512
+    return entries, nbytes
+
+
+def _stats(top: Path) -> Iterator[os.stat_result]:
+    todo = [top]
+    while todo:
+        try:
+            with os.scandir(todo.pop()) as found:
+                for entry in found:
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(Path(entry.path))
+                    yield entry.stat(follow_symlinks=False)
+        except OSError:
+            continue
+
+
+def _pss(pid: int) -> int:
+    try:
+        for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) << 10
+    except (OSError, ValueError):
+        pass
+    return 0
+
+
+def _open(pid: int) -> int:
+    try:
+        return len(os.listdir(PROC / str(pid) / "fd"))
+    except OSError:
+        return 0
