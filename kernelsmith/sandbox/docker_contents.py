@@ -71,7 +71,8 @@ def versions() -> dict[str, str]:
 
 
 def write_context(out: IO[bytes], kind: str) -> None:
-    """Writes a build context: the Dockerfile and, for "installed", ``packages/``.
+    """Writes a build context: the Dockerfile and, for "installed", ``packages/`` and, apart as it
+    changes more often, ``own/``.
 
     Raises:
         MissingError: a package of this machine is not there as files.
@@ -83,11 +84,11 @@ def write_context(out: IO[bytes], kind: str) -> None:
         described.size = len(text)
         tar.addfile(described, io.BytesIO(text))
         if kind == "installed":
-            for path, name in _files():
-                tar.add(path, f"packages/{name}", recursive=False, filter=_anybodys)
+            for path, name in (*_needed(), *_own()):
+                tar.add(path, name, recursive=False, filter=_anybodys)
 
 
-def _files() -> Iterator[tuple[Path, str]]:
+def _needed() -> Iterator[tuple[Path, str]]:
     for name in versions():
         distribution = metadata.distribution(name)
         if not distribution.files:
@@ -98,14 +99,17 @@ def _files() -> Iterator[tuple[Path, str]]:
         for file in distribution.files:
             path = Path(str(distribution.locate_file(file)))
             if file.parts[0] != ".." and path.is_file():  # programs lie outside
-                yield path, file.as_posix()
+                yield path, f"packages/{file.as_posix()}"
+
+
+def _own() -> Iterator[tuple[Path, str]]:
     for path in _own_files():
-        yield path, f"{PACKAGE.name}/{path.relative_to(PACKAGE).as_posix()}"
+        yield path, f"own/{PACKAGE.name}/{path.relative_to(PACKAGE).as_posix()}"
     own = metadata.distribution(OWN)
     folder = f"{OWN.replace('-', '_')}-{own.version}.dist-info"
     for file in own.files or ():
         if file.name in OWN_METADATA and file.parts[0].endswith(".dist-info"):
-            yield Path(str(own.locate_file(file))), f"{folder}/{file.name}"
+            yield Path(str(own.locate_file(file))), f"own/{folder}/{file.name}"
 
 
 def _own_files() -> list[Path]:
