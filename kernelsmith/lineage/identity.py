@@ -1,6 +1,7 @@
 """Whose file it is, found without writing to it: SQLite, once it has a file open for writing, rolls
 back a journal and folds in a log, whoever's they are."""
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -10,9 +11,8 @@ from kernelsmith.errors import DatabaseError
 from kernelsmith.lineage.models import APPLICATION_ID, HEAD_REVISION
 
 OTHER_HINT = "name another file with --db or KERNELSMITH_DB"
-MAGIC = b"SQLite format 3\0"
-HEADER_BYTES = 100
-APPLICATION_ID_AT = 68
+AS_IT_LIES = "mode=ro&immutable=1"
+"""Nothing is made beside the file, no lock is taken; what lies in its log is not seen."""
 
 
 def refuse_strangers(path: Path, busy_timeout_s: float, *, whole: bool = False) -> None:
@@ -29,27 +29,27 @@ def refuse_strangers(path: Path, busy_timeout_s: float, *, whole: bool = False) 
         raise DatabaseError(f"database {path} is a folder", hint=OTHER_HINT)
     if not path.is_file():
         raise DatabaseError(f"database {path} is not a plain file", hint=OTHER_HINT)
-    try:
-        with path.open("rb") as file:
-            header = file.read(HEADER_BYTES)
-    except OSError as error:
+    if not os.access(path, os.R_OK):
         raise DatabaseError(
-            f"cannot read database {path}: {error.strerror}",
+            f"cannot read database {path}: permission denied",
             hint="give yourself read and write access to it, or " + OTHER_HINT,
-        ) from error
-    if not header:
+        )
+    if path.stat().st_size == 0:
         return  # SQLite's own empty database: there is nothing to harm
-    if not header.startswith(MAGIC):
-        raise DatabaseError(f"{path} is not a SQLite database", hint=OTHER_HINT)
-    application = int.from_bytes(header[APPLICATION_ID_AT : APPLICATION_ID_AT + 4], "big")
-    if application not in (0, APPLICATION_ID):
-        raise _another(path, application)
-    if has_bytes(path, "-journal"):
-        if application == 0 and _tables_in(path):
+    # By SQLite alone: a file that this process opens and closes by itself loses the locks that
+    # SQLite holds on it in this process.
+    with closing(connect(path, AS_IT_LIES, busy_timeout_s)) as connection:
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        if application not in (0, APPLICATION_ID):
             raise _another(path, application)
+        journal = has_bytes(path, "-journal")
+        if journal and application == 0 and _tables_in(connection):
+            raise _another(path, application)
+    if journal:
         return  # ours, killed while it was made: only a writer can roll it back
     try:
-        with closing(connect(path, quiet_mode(path), busy_timeout_s)) as connection:
+        mode = "mode=ro" if has_bytes(path, "-wal") else AS_IT_LIES
+        with closing(connect(path, mode, busy_timeout_s)) as connection:
             revision_of(path, connection)
             found = connection.execute("PRAGMA quick_check(1)").fetchone() if whole else ("ok",)
             if found[0] != "ok":
@@ -89,12 +89,6 @@ def connect(path: Path, mode: str, busy_timeout_s: float) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=busy_timeout_s, isolation_level=None)
 
 
-def quiet_mode(path: Path) -> str:
-    """How to open a file without leaving anything beside it: as one that nobody changes, unless
-    there is more of it in its log."""
-    return "mode=ro" if has_bytes(path, "-wal") else "mode=ro&immutable=1"
-
-
 def has_bytes(path: Path, suffix: str) -> bool:
     """Whether SQLite's file beside the database is there and holds something."""
     try:
@@ -108,10 +102,9 @@ def primary_code(error: BaseException | None) -> int:
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
-def _tables_in(path: Path) -> bool:
+def _tables_in(connection: sqlite3.Connection) -> bool:
     try:
-        with closing(connect(path, "mode=ro&immutable=1", 0.0)) as connection:
-            return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+        return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
     except sqlite3.Error:
         return False
 

@@ -81,6 +81,25 @@ def test_reading_leaves_one_file_even_after_a_kill_left_a_wal(tmp_path: Path) ->
     assert [each.name for each in tmp_path.iterdir()] == ["runs.db"]
 
 
+def test_who_reads_beside_a_writer_takes_none_of_its_locks(tmp_path: Path) -> None:
+    """POSIX drops a process's locks on a file as soon as it closes any descriptor of it: another
+    process would then fold in and delete the log that the writer goes on writing to."""
+    path = tmp_path / "runs.db"
+    store = open_store(path)
+    run_id = store.append("", "run", fakes.run_payload([fakes.make_task()]))
+    database.open_for_reading(path).close()
+    script = (
+        "import sys; from pathlib import Path; from kernelsmith.lineage import database;"
+        "database.open_for_reading(Path(sys.argv[1])).close()"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    store.append(run_id, "note", {})
+    seen = sqlite3.connect(path)
+    assert seen.execute("SELECT count(*) FROM events WHERE kind = 'note'").fetchone() == (1,)
+    seen.close()
+    store.close()
+
+
 def refused(path: Path, *, reading: bool) -> KernelsmithError:
     opener = database.open_for_reading if reading else database.open_for_writing
     with pytest.raises(KernelsmithError) as caught:
