@@ -11,6 +11,7 @@ from typing import Any
 from kernelsmith.errors import InfrastructureError
 
 START_TIMEOUT_S = 20.0
+END_TIMEOUT_S = 30.0
 # Longer than any client keeps an idle connection, so that none is closed under a new request.
 KEEP_ALIVE_S = 120
 
@@ -63,7 +64,8 @@ def serving(app: Any, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str
         yield f"http://{host}:{port}"
     finally:
         server.should_exit = True
-        thread.join()
+        # A daemon: an app that will not end must not keep the caller from ending.
+        thread.join(END_TIMEOUT_S)
         listener.close()
 
 

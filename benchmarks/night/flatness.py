@@ -36,7 +36,7 @@ class Trend:
 
     @property
     def flat(self) -> bool:
-        return self.high <= self.may_add
+        return bool(self.high <= self.may_add)
 
 
 def trend(
@@ -66,9 +66,9 @@ def trend(
     level = sorted(floors.values())[len(floors) // 2]
     return Trend(
         level=level,
-        per_night=fitted.slope * NIGHT_S,
-        low=(fitted.slope - reach) * NIGHT_S,
-        high=(fitted.slope + reach) * NIGHT_S,
+        per_night=float(fitted.slope * NIGHT_S),
+        low=float((fitted.slope - reach) * NIGHT_S),
+        high=float((fitted.slope + reach) * NIGHT_S),
         may_add=max(may_add, SHARE * level),
         blocks=len(floors),
     )

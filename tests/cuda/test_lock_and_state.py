@@ -44,6 +44,19 @@ def test_timing_has_the_gpu_alone_and_checks_share_it(tmp_path: Path) -> None:
     assert tries(tmp_path, alone=True)
 
 
+def test_who_waits_for_ever_is_told_who_to_look_for(tmp_path: Path) -> None:
+    with lock.held(UUID, alone=False, folder=tmp_path):
+        with lock.held(UUID, alone=False, folder=tmp_path, wait_s=0.0):
+            pass
+        with (
+            pytest.raises(InfrastructureError, match="held by another kernelsmith for too long"),
+            lock.held(UUID, alone=True, folder=tmp_path, wait_s=0.05),
+        ):
+            pass
+    with lock.held(UUID, alone=True, folder=tmp_path, wait_s=0.0):
+        pass
+
+
 def test_the_lock_is_for_all_users_and_no_link_is_followed(tmp_path: Path) -> None:
     mask = os.umask(0o077)
     try:

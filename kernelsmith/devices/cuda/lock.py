@@ -11,12 +11,18 @@ import os
 import re
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from kernelsmith.active_clock import Countdown
 from kernelsmith.errors import InfrastructureError
 
 MODE = 0o666
+WAIT_S = 3600.0
+"""A job has minutes, and some runs may wait for the same GPU in turn; who holds it for an hour of
+active time has been stopped, or hangs."""
+LOOK_S = 0.02
 
 
 def place(uuid: str, folder: Path | None = None) -> Path:
@@ -26,14 +32,17 @@ def place(uuid: str, folder: Path | None = None) -> Path:
 
 
 @contextlib.contextmanager
-def held(uuid: str, *, alone: bool, folder: Path | None = None) -> Iterator[None]:
-    """Holds a GPU's lock, waiting for it as long as it takes.
+def held(
+    uuid: str, *, alone: bool, folder: Path | None = None, wait_s: float = WAIT_S
+) -> Iterator[None]:
+    """Holds a GPU's lock, waiting for it while others use the GPU.
 
     Args:
         alone: nobody else may hold it; otherwise only nobody may hold it alone.
 
     Raises:
-        InfrastructureError: the file cannot be made, or something else is in its place.
+        InfrastructureError: the file cannot be made, or something else is in its place, or others
+            have held the lock for longer than any job may last.
     """
     path = place(uuid, folder)
     try:
@@ -49,10 +58,26 @@ def held(uuid: str, *, alone: bool, folder: Path | None = None) -> Iterator[None
         # The mask of this process must not shut out other users.
         with contextlib.suppress(OSError):
             os.fchmod(descriptor, MODE)
-        fcntl.flock(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        _wait(descriptor, uuid, path, alone, Countdown(left_s=wait_s))
         yield
     finally:
         os.close(descriptor)
+
+
+def _wait(descriptor: int, uuid: str, path: Path, alone: bool, left: Countdown) -> None:
+    how = (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB
+    while True:
+        try:
+            fcntl.flock(descriptor, how)
+            return
+        except BlockingIOError:
+            slice_s = left.slice_s()
+        if not slice_s:
+            raise InfrastructureError(
+                f"GPU {uuid} has been held by another kernelsmith for too long: {path}",
+                hint=f"`fuser -v {path}` names the process; end it, or let it go on",
+            )
+        time.sleep(min(slice_s, LOOK_S))
 
 
 def _opened(path: Path) -> int:
