@@ -15,9 +15,15 @@ from typing import Any, Protocol
 from kernelsmith.active_clock import Countdown
 from kernelsmith.errors import SandboxError, WorkerDeathError
 from kernelsmith.model import Job, JobResult, TraceJob
-from kernelsmith.sandbox.answers import Ending, ending_of, result_of
+from kernelsmith.sandbox.answers import (
+    MAX_NAME_CHARS,
+    Ending,
+    ending_of,
+    one_line,
+    result_of,
+)
 from kernelsmith.sandbox.removal import remove_tree
-from kernelsmith.sandbox.spool import make_folder, read_file, write_file
+from kernelsmith.sandbox.spool import make_folder, read_file, require_room, write_file
 
 JOB = "job.pkl"
 RESULT = "result.json"
@@ -74,7 +80,7 @@ class SpoolWorker:
             WorkerDeathError: template or job died or hung, and it is not known why; the next job
                 gets a new template.
             SandboxError: the template did not start; the worker is closed.
-            StorageError: the spool is full.
+            StorageError: the spool is full, before or after the job.
         """
         with self.turn:
             if self.closed:
@@ -93,13 +99,17 @@ class SpoolWorker:
                 try:
                     ending = self._run(line, name, job.timeout_s)
                 except WorkerDeathError as error:
-                    error.where = _text(folder, PROGRESS)
+                    require_room(folder)
+                    error.where = one_line(_text(folder, PROGRESS))[:MAX_NAME_CHARS]
                     raise
                 answer = _answer_of(job, folder)
                 try:
                     result = result_of(job, ending, answer, _text(folder, PROGRESS))
                 except SandboxError as error:
+                    require_room(folder)
                     raise _with_last_line(error, _text(folder, ERRORS)) from None
+                if result.failure is not None:
+                    require_room(folder)
                 reply = SpoolReply(result=result, seconds=ending.seconds, path=path, folder=folder)
                 return reply
             finally:
@@ -171,7 +181,7 @@ class SpoolWorker:
     def _died(self, what: str, kind: type[SandboxError] = SandboxError) -> SandboxError:
         line = self.line
         self._end()
-        last = line.last_words().strip()[:300] if line is not None else ""
+        last = one_line(line.last_words())[:300] if line is not None else ""
         words = f"died at {what}: {last}" if last else f"died or hung at {what}"
         error = kind(f"the {self.role} worker {words}")
         facts = {"role": self.role}
@@ -234,7 +244,7 @@ def _text(folder: int, name: str) -> str:
 
 def _with_last_line(error: SandboxError, printed: str) -> SandboxError:
     """Adds what the worker printed last, most often the exception it died of."""
-    last = printed.rsplit("\n", 1)[-1].strip()[:300]
+    last = one_line(printed.rsplit("\n", 1)[-1])[:300]
     if not last:
         return error
     told = f"{error.message}: {last}"

@@ -134,11 +134,15 @@ def for_trial(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _command(wanted: Wanted) -> list[str]:
+    readable = (*wanted.inside.mounts, *wanted.inside.python_path)
     settings = {
         "environment": _environment(wanted),
         "template": {
             "landlock": True,
-            "write": [str(INSIDE_SPOOL), str(INSIDE_TMP), "/dev/null", *map(str, wanted.nodes)],
+            # Neither the spool nor /tmp: a job has its own folder, and leaves nothing for the
+            # next. What is mounted may lie below a folder that is closed to it.
+            "read": [*map(str, readable), *paths.OWN_FACTS, *paths.gpu_facts(wanted.nodes, None)],
+            "write": ["/dev/null", *map(str, wanted.nodes)],
             "limits": dict(wanted.limits),
             "python_flags": list(paths.PYTHON_FLAGS),
         },

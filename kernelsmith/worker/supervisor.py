@@ -29,6 +29,8 @@ LOG = "template.log"
 MAX_LOG_BYTES = 1 << 16
 MAX_WORDS_CHARS = 300
 EXIT_ENDED, EXIT_NO_HOST = 1, 3
+# Of these a job gets what its settings name.
+CLOSED = (Path("/proc"), Path("/sys"), Path("/dev"), Path("/tmp"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +113,12 @@ def _begin(role: str, places: Places, host: int, settings: dict[str, Any]) -> Su
 def _start(role: str, places: Places, settings: dict[str, Any]) -> Template:
     """The template, with the environment that the host names and nothing of this container's."""
     own = dict(settings["template"])
-    control = {place.parent for place in (places.orders, places.answers)}
-    own["read"] = [f"/{name}" for name in os.listdir("/") if Path("/", name) not in control]
+    # Not what one job might leave for the next, and not what the host is spoken to with.
+    kept = {places.spool, places.orders.parent, places.answers.parent, *CLOSED}
+    own["read"] = [
+        *own.get("read", []),
+        *(f"/{name}" for name in os.listdir("/") if Path("/", name) not in kept),
+    ]
     flags = own.get("python_flags", [])
     command = [sys.executable, *flags, "-m", "kernelsmith.worker", role, str(places.spool)]
     orders_out, orders_in = os.pipe()

@@ -59,9 +59,12 @@ def test_only_spool_answers_and_tmp_can_be_written() -> None:
     assert read_only == {"/venv", "/code/kernelsmith", "/control/orders"}
 
 
-def test_a_job_may_write_nothing_but_spool_and_tmp() -> None:
+def test_a_job_may_write_nothing_but_its_own_folder_which_it_adds_itself() -> None:
     settings = json.loads(docker_container.arguments(wanted())["entrypoint"][-1])
-    assert settings["template"]["write"] == ["/spool", "/tmp", "/dev/null"]
+    assert settings["template"]["write"] == ["/dev/null"]
+    readable = settings["template"]["read"]
+    assert readable[:2] == ["/venv", "/code/kernelsmith"]
+    assert not {"/", "/spool", "/tmp", "/control", "/proc"} & set(readable)
     assert settings["template"]["landlock"] is True
 
 
