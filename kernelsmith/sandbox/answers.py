@@ -13,12 +13,14 @@ from kernelsmith import errors
 from kernelsmith.errors import KernelsmithError, SandboxError, WorkerDeathError
 from kernelsmith.model import (
     ITEMSIZE_BYTES,
+    CompileJob,
     CompileResult,
     Job,
     JobResult,
     Plan,
     RunJob,
     RunsResult,
+    TimeJob,
     TimeResult,
     TraceJob,
     TraceResult,
@@ -131,8 +133,11 @@ def validate(job: Job, answer: bytes) -> JobResult:
         _check_trace(job, result)
     elif isinstance(job, RunJob) and isinstance(result, RunsResult):
         _check_runs(job, result)
-    elif isinstance(result, TimeResult) and not _is_time(result.seconds):
-        raise ValueError(f"a session of {result.seconds} s")
+    elif isinstance(job, CompileJob) and isinstance(result, CompileResult):
+        if result.failure is None and set(result.objects) != set(job.ttirs):
+            raise ValueError("the objects are not those asked for")
+    elif isinstance(job, TimeJob) and isinstance(result, TimeResult):
+        _check_times(job, result)
     if result.failure is None:
         return result
     return replace(result, failure=_in_one_line(result.failure))
@@ -165,6 +170,14 @@ def _check_runs(job: RunJob, result: RunsResult) -> None:
             raise ValueError(f"run {run.key}: {run.seconds} s")
         if len(run.outputs) != len(asked.plan.outputs):
             raise ValueError(f"run {run.key}: {len(run.outputs)} outputs")
+
+
+def _check_times(job: TimeJob, result: TimeResult) -> None:
+    if not _is_time(result.seconds):
+        raise ValueError(f"a session of {result.seconds} s")
+    keys, answered = [case.key for case in job.cases], [case.key for case in result.cases]
+    if result.failure is None and answered != keys:
+        raise ValueError(f"{len(keys)} cases were asked for, others ({len(answered)}) are answered")
 
 
 @cache

@@ -43,7 +43,7 @@ class Bubblewrap:
         nodes, driver = paths.gpu_nodes(role), paths.driver_folder(role)
         gpu_facts, seen = paths.gpu_facts(nodes, driver), paths.visible()
         # Python lists the folder around a package to find it; inside it holds that alone.
-        readable = [*seen.all, *seen.python_path, "/proc", "/dev", *gpu_facts]
+        readable = [*seen.all, *seen.python_path, *gpu_facts, *paths.OWN_FACTS]
         settings = json.dumps(
             {
                 "landlock": True,

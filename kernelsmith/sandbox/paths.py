@@ -19,6 +19,15 @@ PYTHON_FLAGS = ("-s", "-P", "-B")
 # machine code, never for one that holds candidate Python.
 GPU_NODES: tuple[str, ...] = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 GPU_NODES += ("nvidia[0-9]*", "nvidia-caps/*", "dxg")
+# A worker reads its own numbers and the machine's; other processes' folders stay closed.
+OWN_FACTS: tuple[str, ...] = (
+    "/proc/self",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/loadavg",
+)
+OWN_FACTS += ("/sys/devices/system/cpu", "/dev/zero", "/dev/urandom", "/dev/random")
 DRIVER = "libcuda.so.1"
 GPU_PLACES = ("/sys/bus", "/sys/devices", "/sys/module")
 GPU_FACTS = ("/proc/driver/nvidia", "/proc/devices", "/proc/modules", *GPU_PLACES)

@@ -20,16 +20,6 @@ from kernelsmith.sandbox.pipes import Command, start
 from kernelsmith.sandbox.pool import Leased, Pool
 from kernelsmith.sandbox.spool import open_spool
 
-# A worker reads its own numbers and the machine's; other processes' folders stay closed.
-FACTS: tuple[str, ...] = (
-    "/proc/self",
-    "/proc/cpuinfo",
-    "/proc/meminfo",
-    "/proc/stat",
-    "/proc/loadavg",
-)
-FACTS += ("/sys/devices/system/cpu",)
-DEVICES = ("/dev/zero", "/dev/urandom", "/dev/random")
 LANDLOCK_CREATE_RULESET = 444
 
 
@@ -61,7 +51,7 @@ class Process:
         settings = json.dumps(
             {
                 "landlock": self.landlock,
-                "read": [*map(str, seen.all), str(packages), *FACTS, *DEVICES, *gpu_facts],
+                "read": [*map(str, seen.all), str(packages), *gpu_facts, *paths.OWN_FACTS],
                 "write": ["/dev/null", *nodes],
                 "limits": dict(self.limits),
                 "python_flags": list(paths.PYTHON_FLAGS),

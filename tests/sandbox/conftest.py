@@ -11,7 +11,16 @@ from kernelsmith.sandbox.choose import choose
 from kernelsmith.sandbox.pool import Leased
 
 WALLS = ("docker", "bubblewrap", "process")
-LIMITS = {"memory_bytes": 4 << 30, "trace_file_bytes": 1 << 20}
+# Small, so that a bomb that is not stopped does no harm.
+LIMITS = {
+    "memory_bytes": 1 << 30,
+    "file_bytes": 16 << 20,
+    "trace_file_bytes": 1 << 20,
+    "spool_bytes": 64 << 20,
+    "spool_files": 2000,
+    "processes": 32,
+    "threads": 256,
+}
 SMALL = TensorMeta(shape=(4, 8), strides=(8, 1), dtype="float32")
 HEADER = "import torch, triton\nimport triton.language as tl\n"
 
@@ -57,6 +66,9 @@ class Walls:
         if name not in self.launchers:
             self.launchers[name] = self.sandbox(name).start("launcher")
         return self.launchers[name]
+
+    def role(self, name: str, role: str) -> Leased:
+        return self.worker(name) if role == "frontend" else self.launcher(name)
 
     def launcher_of(self, frontend: Leased) -> Leased:
         return self.launcher(self._name(frontend))

@@ -10,6 +10,7 @@ says, the host then looks: at canaries (a secret, a file, a process, sockets), a
 processes and files that are left.
 """
 
+import errno
 import os
 import re
 import socket
@@ -26,8 +27,9 @@ from typing import Any
 
 from kernelsmith.errors import KernelsmithError
 from kernelsmith.model import CompileJob, Job, RunJob, TensorMeta, TimeJob, TraceCall, TraceJob
-from kernelsmith.ports import Reply
-from kernelsmith.sandbox import freezing
+from kernelsmith.ports import Reply, Role
+from kernelsmith.sandbox import freezing, removal
+from kernelsmith.sandbox.pipes import Pipes
 from kernelsmith.sandbox.pool import Leased
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,18 +39,7 @@ import cheats_canaries  # noqa: E402
 
 FILES = Path(__file__).parent / "escapes"
 SANDBOXES = ("process", "bubblewrap", "docker")
-KINDS = ("trace", "compile", "run", "time")
-ROLE = {"trace": "frontend", "compile": "launcher", "run": "launcher", "time": "launcher"}
-# Small enough that a bomb that is not stopped does no harm.
-LIMITS = {
-    "memory_bytes": 1 << 30,
-    "file_bytes": 16 << 20,
-    "trace_file_bytes": 1 << 20,
-    "spool_bytes": 64 << 20,
-    "spool_files": 2000,
-    "processes": 32,
-    "threads": 256,
-}
+KINDS = ("trace", "compile", "compile_gpu", "run", "time")
 ENGINES = ("/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock")
 BLOCKED, OPEN = "blocked", "open"
 SMALL = TensorMeta(shape=(4, 8), strides=(8, 1), dtype="float32")
@@ -59,7 +50,7 @@ SAID_CHARS = 200
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Escape:
     """One way out. ``then``: what the next job runs, which must not find what this one left.
-    ``finish``: it ends the process itself, with an answer of its own. ``bomb``: it takes seconds.
+    ``finish``: it ends the process itself, with an answer of its own. ``slow``: it takes seconds.
     ``open``: where no wall stops it, and why that is so; by "sandbox.kind", sandbox or kind."""
 
     group: str
@@ -68,7 +59,7 @@ class Escape:
     kinds: tuple[str, ...] = KINDS
     then: str = ""
     finish: bool = False
-    bomb: bool = False
+    slow: bool = False
     timeout_s: float = 10.0
     open: Mapping[str, str] = field(default_factory=dict)
 
@@ -87,6 +78,23 @@ class Outcome:
     how: str
     reported: str
     seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """An empty mapping on the host; in the worker an object that runs ``code`` when it is iterated,
+    or (``called``) when its items are asked for."""
+
+    code: str
+    called: bool
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.called:
+            return partial(SimpleNamespace, items=partial(exec, self.code, {})), ()
+        return map, (partial(exec, self.code), [{}])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +116,11 @@ class Host:
         if not found and os.sched_getaffinity(canary) != os.sched_getaffinity(0):
             found.append("a process's processors were changed")
         return "; ".join(found)
+
+
+def role_of(kind: str) -> Role:
+    """Which worker runs jobs of this kind."""
+    return "frontend" if kind == "trace" else "launcher"
 
 
 def load(only: str = "") -> list[Escape]:
@@ -161,14 +174,14 @@ def attempt(worker: Leased, escape: Escape, kind: str, around: Host) -> Outcome:
     around.canaries.set_out()
     names = {**around.names, "CANARY": around.canaries.process.pid}
     around = Host(canaries=around.canaries, place=around.place, names=names)
-    template, before = worker.worker.line, _processes(worker)
+    before = _seen(worker)
     said = _submit(worker, job_of(kind, program(escape, names), escape.timeout_s))
     state, how = _judged(said)
     if escape.then:
         next_said = _submit(worker, job_of(kind, program(escape, names, then=True), 10.0))
         state, how = _judged(next_said)
         said = f"{said}; the next job: {next_said}"
-    seen = around.touched(said) or _left(worker, template, before)
+    seen = around.touched(said) or _left(worker, before)
     if seen:
         state, how = OPEN, seen
     seconds = round(time.monotonic() - began_s, 2)
@@ -193,15 +206,15 @@ def job_of(kind: str, code: str, timeout_s: float) -> Job:
         return TraceJob(
             source=source, entries=("forward",), calls=calls, device="cpu", timeout_s=timeout_s
         )
-    iterated: Any = map(partial(exec, code), [{}])
-    if kind == "compile":
-        return CompileJob(ttirs=iterated, device="cpu", timeout_s=timeout_s)
+    carried: Any = Carried(code=code, called=kind == "run")
+    if kind in ("compile", "compile_gpu"):
+        device = "cuda:90" if kind == "compile_gpu" else "cpu"
+        return CompileJob(ttirs=carried, device=device, timeout_s=timeout_s)
     if kind == "run":
-        asked: Any = SimpleNamespace(items=partial(exec, code, {}))
-        return RunJob(runs=(), objects=asked, object_of={}, device="cpu", timeout_s=timeout_s)
+        return RunJob(runs=(), objects=carried, object_of={}, device="cpu", timeout_s=timeout_s)
     return TimeJob(
         cases=(),
-        objects=iterated,
+        objects=carried,
         object_of={},
         device="cpu",
         placement=1,
@@ -230,7 +243,10 @@ def _judged(said: str) -> tuple[str, str]:
             return state, found[1]
     if said == "ANSWERED":
         return OPEN, "the host took its answer"
-    return BLOCKED, _short(said)
+    raised = re.search(r"\b([A-Z]\w+Error): \[Errno (\d+)\]", said)
+    if raised:
+        return BLOCKED, errno.errorcode.get(int(raised[2]), raised[1])
+    return BLOCKED, _short(said.partition(" (at ")[0])
 
 
 def _short(text: str) -> str:
@@ -239,19 +255,33 @@ def _short(text: str) -> str:
 
 
 def _processes(worker: Leased) -> set[int]:
-    """The template and what it started; of a container's the host is not the parent."""
-    popen = getattr(worker.worker.line, "popen", None)
-    return {each.pid for each in freezing.family([popen.pid])} if popen else set()
+    """What stands around a template, the template and what it started, as the host numbers them."""
+    line: Any = worker.worker.line
+    if isinstance(line, Pipes):
+        root = line.popen.pid
+    else:
+        root = line.engine.client.api.inspect_container(line.begun.result())["State"]["Pid"]
+    return {each.pid for each in freezing.family([root])}
 
 
-def _left(worker: Leased, template: object, before: set[int]) -> str:
+def _seen(worker: Leased) -> tuple[object, set[int], set[str]]:
+    """The template, the processes around it, the names in its spool."""
+    worker.worker.started()
+    names = {path.name for path in worker.worker.folder.iterdir()}
+    return worker.worker.line, _processes(worker), names
+
+
+def _left(worker: Leased, before: tuple[object, set[int], set[str]]) -> str:
     """What is there that was not; a template that ended is a way out too."""
+    template, processes, names = before
     if worker.worker.line is not template:
         return "the template was ended"
     deadline_s = time.monotonic() + LEFT_S
-    while left := _processes(worker) - before:
+    while left := _processes(worker) - processes:
         if time.monotonic() > deadline_s:
             return f"{len(left)} processes are left"
         time.sleep(0.02)
-    names = {path.name for path in worker.worker.folder.iterdir()} - {"warm"}
-    return f"the spool still has {sorted(names)[:3]}" if names else ""
+    new = {path.name for path in worker.worker.folder.iterdir()} - names
+    for name in new:
+        removal.remove_tree(worker.worker.folder / name)
+    return f"the spool still has {sorted(new)[:3]}" if new else ""
