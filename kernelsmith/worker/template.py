@@ -73,6 +73,7 @@ def serve(role: str, spool: Path, settings: Settings) -> None:
         InfrastructureError: a thread is left over that would make forking unsafe.
         OSError: the wall cannot be put up, or the pipes broke.
     """
+    wall.die_first()
     wall.give_up_privileges()
     # Blocked here, taken by sigtimedwait: waiting with a time limit and no thread.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})

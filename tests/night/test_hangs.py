@@ -73,6 +73,13 @@ def hanging(name: str) -> str:
     return compiled.replace("static_range(3000)", "static_range(100000)")
 
 
+def test_where_memory_runs_out_workers_go_before_the_loop(real: Real) -> None:
+    assert real.judge(stream.SEED).accepted
+    scores = {Path(f"/proc/{pid}/oom_score_adj").read_text() for pid in real.processes()}
+    assert scores == {"500\n"}
+    assert int(Path("/proc/self/oom_score_adj").read_text()) < 500
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HANGS)
 def test_what_hangs_is_judged_by_its_time_and_the_workers_stay(real: Real, name: str) -> None:
