@@ -2,11 +2,12 @@
 
 The environment says what the fakes do: KS_SLEEP_S a judgement's length, KS_MARK a file touched
 when judging begins, KS_REPEAT every which proposal repeats an earlier one, KS_STATUS one status
-for all, KS_PROOF=fail, KS_SEED_SOURCE.
+for all, KS_PROOF=fail, KS_PROVE_S how long a proof takes, KS_SEED_SOURCE.
 """
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -51,6 +52,12 @@ class FakeSandbox:
     def describe(self) -> dict[str, Any]:
         return {"name": "process" if self.name == "auto" else self.name}
 
+    def pause(self) -> None:
+        return None
+
+    def resume(self) -> None:
+        return None
+
     def close(self) -> None:
         return None
 
@@ -79,6 +86,7 @@ def load_task(name: str, device: str, folders: Sequence[Path]) -> Task:
 
 
 def prove(judge: Any, share: Any) -> dict[str, Any]:
+    time.sleep(float(os.environ.get("KS_PROVE_S", "0")))
     if os.environ.get("KS_PROOF") == "fail":
         raise EvidenceError("cheat skip_work was accepted", hint="do not trust this gate")
     return {

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from kernelsmith.interrupts import EXIT_PAUSED
 from kernelsmith.lineage import database, standings
 from kernelsmith.lineage.verify import verify
 
@@ -100,10 +101,10 @@ def test_a_killed_run_shows_as_interrupted_and_cannot_be_resumed_twice(tmp_path:
     assert f"is running (process {going.pid}" in again.stderr
     going.send_signal(signal.SIGTERM)
     _, rest = going.communicate()
-    assert going.returncode == 130
+    assert going.returncode == EXIT_PAUSED
     assert "kernelsmith resume" in rest
     opened = database.open_for_reading(tmp_path / "runs.db")
     with opened.reading() as connection:
         run_id = connection.exec_driver_sql("SELECT id FROM runs").scalar_one()
-        assert standings.run_standing(connection, run_id).last == "interrupted"
+        assert standings.run_standing(connection, run_id).last == "paused"
     opened.close()

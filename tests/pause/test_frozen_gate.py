@@ -139,6 +139,7 @@ def test_after_a_freeze_every_worker_answers_with_what_is_on_record(
     assert gate.recheck("n1") == {"case": case, "workers": workers, "started_anew": ""}
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_lost_is_started_anew(gate: Gate, sandbox: Any) -> None:
     sandbox.pool.workers["launcher"].line.popen.kill()
     found = gate.recheck("n2")
@@ -146,6 +147,7 @@ def test_a_worker_that_is_lost_is_started_anew(gate: Gate, sandbox: Any) -> None
     assert gate.recheck("n3")["started_anew"] == ""
 
 
+@pytest.mark.slow
 def test_other_bits_than_those_on_record_end_the_run(gate: Gate, sandbox: Sandbox) -> None:
     case = gate.task.cases[0]
     kept = gate.reference.outputs(case)
