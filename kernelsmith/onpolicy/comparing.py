@@ -1,0 +1,182 @@
+"""One pair of stretches beside each other: ids, masks, then log-probs as integers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelsmith.onpolicy.model import Dtype, LogProbs, Mask, Turn, Words
+from kernelsmith.onpolicy.pairing import Pair
+from kernelsmith.onpolicy.storage import Floats, common, numbers, widened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """What two stretches have to do with each other.
+
+    Arrays speak of the tokens whose ratio is looked at: trained on, both log-probs there and, if
+    they differ, finite or infinite but no NaN; in order. ``at``: where they stand in the stretch;
+    ``turns``: the turn each belongs to. ``log_ratio`` is trainer minus sampler, in float64.
+
+    ``lengths``: None, or how many tokens each side has. ``first_id``: where the first other id
+    stands, None if none or if a side has no ids. ``masks``: how many tokens only one side trains
+    on, and ``first_mask`` where the first stands. ``nan``, ``infinite``: how many trained tokens
+    have a NaN on a side, the same infinity on both. ``unseen``: trained tokens that were not
+    compared, for whatever reason.
+    """
+
+    pair: Pair
+    dtypes: tuple[Dtype, Dtype] | None
+    at: npt.NDArray[np.int64]
+    turns: npt.NDArray[np.int64]
+    same: Mask
+    sampler: Floats
+    trainer: Floats
+    words: tuple[Words, Words]
+    dtype: Dtype
+    lengths: tuple[int, int] | None = None
+    ids: bool = False
+    masked: bool = False
+    first_id: int | None = None
+    masks: int = 0
+    first_mask: int | None = None
+    nan: int = 0
+    first_nan: int | None = None
+    infinite: int = 0
+    unseen: int = 0
+
+    @property
+    def log_ratio(self) -> Floats:
+        """Trainer minus sampler: exactly 0 where the bits are equal, ±inf where one side is
+        infinite."""
+        with np.errstate(invalid="ignore"):
+            return np.where(self.same, 0.0, self.trainer - self.sampler)
+
+
+def compare(pair: Pair, *, out_of_context: bool = False) -> Compared:
+    """Compares a pair. ``out_of_context``: an id before it differs, so that equal or not, its
+    log-probs answer another question: none is compared."""
+    a, b = pair.sampler.turn, pair.trainer.turn
+    size = min(len(a), len(b))
+    aligned = _aligned(a) and _aligned(b)
+    first_id, masks = _first_other(a.tokens, b.tokens, size), _first_other(a.mask, b.mask, size)
+    trained = _trained(a, b, size)
+    sees = np.zeros(size, dtype=np.bool_)
+    if aligned and not out_of_context:
+        sees[: size if first_id is None else first_id] = True
+    found = _numbers(a.logprobs, b.logprobs, trained & sees, size)
+    at = np.flatnonzero(found.seen)
+    held = [mask for mask in (a.mask, b.mask) if mask is not None]
+    shared = min([size, *(len(mask) for mask in held)])
+    return Compared(
+        pair=pair,
+        dtypes=found.dtypes,
+        at=at,
+        turns=_turns(pair, a.mask if a.mask is not None else b.mask)[at],
+        same=found.same[at],
+        sampler=found.values[0][at],
+        trainer=found.values[1][at],
+        words=(found.words[0][at], found.words[1][at]),
+        dtype=found.dtype,
+        lengths=None if len(a) == len(b) else (len(a), len(b)),
+        ids=a.tokens is not None and b.tokens is not None,
+        masked=len(held) == 2,
+        first_id=first_id,
+        masks=int(np.count_nonzero(held[0][:shared] != held[-1][:shared])),
+        first_mask=masks,
+        nan=int(np.count_nonzero(found.nan)),
+        first_nan=_first(found.nan),
+        infinite=int(np.count_nonzero(found.infinite)),
+        unseen=int(np.count_nonzero(trained)) - len(at),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Numbers:
+    dtypes: tuple[Dtype, Dtype] | None
+    dtype: Dtype
+    words: tuple[Words, Words]
+    values: tuple[Floats, Floats]
+    same: Mask
+    seen: Mask
+    nan: Mask
+    infinite: Mask
+
+
+def _numbers(a: LogProbs | None, b: LogProbs | None, wanted: Mask, size: int) -> _Numbers:
+    nothing = np.zeros(size, dtype=np.bool_)
+    if a is None or b is None or not len(a) or not len(b):
+        empty = np.zeros(size)
+        words = empty.view(np.uint64)
+        return _Numbers(
+            dtypes=None,
+            dtype="float64",
+            words=(words, words),
+            values=(empty, empty),
+            same=nothing,
+            seen=nothing,
+            nan=nothing,
+            infinite=nothing,
+        )
+    dtype = common(a.dtype, b.dtype)
+    size = min(size, len(a), len(b))
+    words_a, words_b = widened(a, dtype)[:size], widened(b, dtype)[:size]
+    wide_a = numbers(LogProbs(words=words_a, dtype=dtype))
+    wide_b = numbers(LogProbs(words=words_b, dtype=dtype))
+    same = words_a == words_b
+    wanted = wanted[:size]
+    nan = (np.isnan(wide_a) | np.isnan(wide_b)) & wanted
+    infinite = same & np.isinf(wide_a) & wanted
+    return _Numbers(
+        dtypes=(a.dtype, b.dtype),
+        dtype=dtype,
+        words=(words_a, words_b),
+        values=(wide_a, wide_b),
+        same=same,
+        seen=wanted & ~nan & ~infinite,
+        nan=nan,
+        infinite=infinite,
+    )
+
+
+def _aligned(turn: Turn) -> bool:
+    sizes = {len(held) for held in (turn.tokens, turn.logprobs, turn.mask) if held is not None}
+    return len(sizes) <= 1
+
+
+def _trained(a: Turn, b: Turn, size: int) -> Mask:
+    """Tokens that both sides train on; a side without a mask trains on all."""
+    trained = np.ones(size, dtype=np.bool_)
+    for mask in (a.mask, b.mask):
+        if mask is not None:
+            trained[: len(mask[:size])] &= mask[:size]
+            trained[len(mask[:size]) :] = False
+    return trained
+
+
+def _turns(pair: Pair, mask: Mask | None) -> npt.NDArray[np.int64]:
+    """The turn of each token: the number it has, else which run of trained tokens it ends in."""
+    size = max(len(pair.sampler.turn), len(pair.trainer.turn))
+    for turn in (pair.sampler.turn, pair.trainer.turn):
+        if turn.index is not None:
+            return np.full(size, turn.index, dtype=np.int64)
+    if mask is None:
+        return np.zeros(size, dtype=np.int64)
+    begins = mask & ~np.concatenate(([False], mask[:-1]))
+    runs = np.cumsum(begins) - 1
+    rest = np.full(max(0, size - len(runs)), runs[-1] if len(runs) else 0)
+    return np.concatenate((runs, rest)).clip(0)
+
+
+def _first_other(
+    a: npt.NDArray[np.generic] | None, b: npt.NDArray[np.generic] | None, size: int
+) -> int | None:
+    if a is None or b is None:
+        return None
+    size = min(size, len(a), len(b))
+    return _first(a[:size] != b[:size])
+
+
+def _first(mask: Mask) -> int | None:
+    places = np.flatnonzero(mask)
+    return int(places[0]) if len(places) else None
