@@ -1,6 +1,7 @@
 """What a process and all that it started hold now, from /proc; of root's or one's own processes."""
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +10,14 @@ PROC = Path("/proc")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
+LIVED_S = 12.0
+"""Longer than any job of the soak: what is older is a template, or was left behind."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """``workers_bytes``: of all descendants, memory that several share counted once (PSS).
-    ``processes``: descendants; ``open``: descriptors of the loop, ``workers_open`` of the rest."""
+    """``workers_bytes``, ``workers_open``, ``processes``: resident memory, open descriptors and
+    number of descendants that are older than any job, zombies included."""
 
     loop_bytes: int
     workers_bytes: int
@@ -22,18 +27,18 @@ class Held:
     processes: int
 
 
-def held(root: int) -> Held | None:
+def held(root: int, lived_s: float = LIVED_S) -> Held | None:
     """None: there is no such process any more."""
     try:
-        rss = int((PROC / str(root) / "statm").read_text().split()[1]) * PAGE_BYTES
+        loop_bytes = _resident(root)
         threads = len(os.listdir(PROC / str(root) / "task"))
         opened = len(os.listdir(PROC / str(root) / "fd"))
     except OSError:
         return None
-    others = descendants(root)
+    others = [pid for pid in descendants(root) if _age_s(pid) >= lived_s]
     return Held(
-        loop_bytes=rss,
-        workers_bytes=sum(_pss(pid) for pid in others),
+        loop_bytes=loop_bytes,
+        workers_bytes=sum(_resident(pid, gone=0) for pid in others),
         open=opened,
         workers_open=sum(_open(pid) for pid in others),
         threads=threads,
@@ -94,14 +99,22 @@ def _stats(top: Path) -> Iterator[os.stat_result]:
             continue
 
 
-def _pss(pid: int) -> int:
+def _resident(pid: int, gone: int | None = None) -> int:
     try:
-        for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) << 10
-    except (OSError, ValueError):
-        pass
-    return 0
+        return int((PROC / str(pid) / "statm").read_text().split()[1]) * PAGE_BYTES
+    except (OSError, IndexError):
+        if gone is None:
+            raise
+        return gone
+
+
+def _age_s(pid: int) -> float:
+    try:
+        fields = (PROC / str(pid) / "stat").read_text().rsplit(") ", 1)[1].split()
+    except (OSError, IndexError):
+        return 0.0
+    started_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
 
 
 def _open(pid: int) -> int:

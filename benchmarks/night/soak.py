@@ -18,6 +18,7 @@ import datetime
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -41,8 +42,19 @@ SAMPLE_S = 2.0
 BLOCKS = 12
 WARM_UP = 0.25
 """Of the run: modules and caches fill, the first workers start."""
-MEMORY = ("loop_bytes", "workers_bytes", "spool_bytes")
-COUNTS = ("open", "workers_open", "threads", "processes", "spool_entries")
+MIB = 1 << 20
+MAY_GROW = {
+    "loop_bytes": 8 * MIB,
+    "workers_bytes": 16 * MIB,
+    "spool_bytes": 8 * MIB,
+    "open": 4,
+    "workers_open": 4,
+    "threads": 4,
+    "processes": 4,
+    "spool_entries": 4,
+}
+LEAST = ("spool_bytes", "spool_entries")
+"""Jobs lay down and take away: what counts is what is never taken away."""
 END_S = 300.0
 
 
@@ -77,7 +89,7 @@ def soak(folder: Path, seconds: float, sandbox: str) -> dict[str, Any]:
         finally:
             run.kill()
     record = _record(db)
-    found = trends(samples, seconds)
+    found = trends(samples)
     return {
         "schema": "kernelsmith.benchmark.night_soak/1",
         "written_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -94,28 +106,31 @@ def soak(folder: Path, seconds: float, sandbox: str) -> dict[str, Any]:
         **record,
         "rule": " ".join((flatness.__doc__ or "").split()),
         "flat": {name: one.flat for name, one in found.items()},
-        "trends": {name: {**asdict(one), "flat": one.flat} for name, one in found.items()},
+        "trends": {
+            name: {**asdict(one), "night_high": one.night_high} for name, one in found.items()
+        },
         "database": _growth(samples),
         "left_behind": _left(run.pid, seen),
         "samples": samples,
     }
 
 
-def trends(samples: list[dict[str, float]], seconds: float) -> dict[str, flatness.Trend]:
-    """Each quantity's."""
-    times_s = [sample["at_s"] for sample in samples]
-    end_s = min(seconds, times_s[-1])
-    found = {}
-    for names, may_add in ((MEMORY, flatness.MEMORY_MAY_ADD), (COUNTS, flatness.COUNT_MAY_ADD)):
-        for name in names:
-            found[name] = flatness.trend(
-                times_s,
-                [sample[name] for sample in samples],
-                warm_up_s=WARM_UP * end_s,
-                block_s=(1 - WARM_UP) * end_s / BLOCKS,
-                may_add=may_add,
-            )
-    return found
+def trends(samples: list[dict[str, float]]) -> dict[str, flatness.Trend]:
+    """Each quantity's while the run explores; the final timing is another kind of work."""
+    exploring = [sample for sample in samples if sample["exploring"]]
+    times_s = [sample["at_s"] for sample in exploring]
+    end_s = max(times_s, default=0.0)
+    return {
+        name: flatness.trend(
+            times_s,
+            [sample[name] for sample in exploring],
+            warm_up_s=WARM_UP * end_s,
+            block_s=(1 - WARM_UP) * end_s / BLOCKS,
+            may_grow=may_grow,
+            level_of=min if name in LEAST else statistics.median,
+        )
+        for name, may_grow in MAY_GROW.items()
+    }
 
 
 def _watch(
@@ -140,20 +155,22 @@ def _watch(
                 "database_bytes": sum(
                     path.stat().st_size for path in db.parent.glob(f"{db.name}*")
                 ),
-                "judged": _judged(db),
+                **_said(db.parent / "said.txt"),
             }
         )
         time.sleep(SAMPLE_S)
     return samples, seen
 
 
-def _judged(db: Path) -> int:
-    said = db.parent / "said.txt"
-    return sum("judging:" in line for line in said.read_text(errors="replace").splitlines())
+def _said(path: Path) -> dict[str, int]:
+    """How many candidates were begun, and whether more will be."""
+    text = path.read_text(errors="replace")
+    return {"judged": text.count("  judging: "), "exploring": "exploring ends" not in text}
 
 
 def _growth(samples: list[dict[str, float]]) -> dict[str, float]:
     """Bytes of the database a candidate, in the first and the second half of the run."""
+    samples = [sample for sample in samples if sample["exploring"]]
     half = len(samples) // 2
     parts = {"first_half": (samples[0], samples[half]), "second_half": (samples[half], samples[-1])}
     return {
