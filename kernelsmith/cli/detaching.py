@@ -57,10 +57,10 @@ def detachable(command: Callable[..., None]) -> Callable[..., None]:
             db = values["db"] or config.load().db
             _detach(db, output, values["as_json"], sys.orig_argv)
             return
-        if output is not None:
-            raise InputError("--output is where a detached run's output goes", hint="add --detach")
         if ready_fd is not None:  # people read what it says
             values["as_json"] = False
+        elif output is not None:
+            raise InputError("--output is where a detached run's output goes", hint="add --detach")
         command(**values, ready=functools.partial(_tell_ready, ready_fd))
 
     return options.joined(called, command, _options, "ready")

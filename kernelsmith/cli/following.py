@@ -27,7 +27,9 @@ class Sight:
     run: "RunStanding"
 
 
-def follow(database: "Database", run_id: str, after: int) -> Iterator[Sight]:
+def follow(
+    database: "Database", run_id: str, after: int, look_every_s: float = LOOK_EVERY_S
+) -> Iterator[Sight]:
     """One look at once, then one after each change; the last one shows the run's end, or that
     its process is gone without a word."""
     from kernelsmith.lineage import occurrences, standings
@@ -45,14 +47,14 @@ def follow(database: "Database", run_id: str, after: int) -> Iterator[Sight]:
         # Once over, one more look: its last word may have come between the record and the process.
         over = is_over(run)
         if not over:
-            _wait(database, changes, run)
+            _wait(database, changes, run, look_every_s)
 
 
-def _wait(database: "Database", changes: int, run: "RunStanding") -> None:
+def _wait(database: "Database", changes: int, run: "RunStanding", look_every_s: float) -> None:
     """Until somebody wrote, or the run's process is gone."""
     looks = 0
     while database.changes() == changes:
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(look_every_s)
         looks += 1
         if looks % ALIVE_EVERY == 0 and is_over(run):
             return

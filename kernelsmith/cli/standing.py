@@ -20,15 +20,17 @@ ENDS = ("finished", "interrupted", "failed", "paused")
 
 
 def state_of(run: "RunStanding") -> str:
-    """ "running", "stopping", "paused", "finished", "interrupted" or "failed". A run whose process
-    is gone without a word was killed: it is "interrupted"; on another machine it counts as
-    running."""
+    """ "running", "stopping", "pausing", "paused", "finished", "interrupted" or "failed". A run
+    whose process is gone without a word was killed: it is "interrupted"; on another machine it
+    counts as running."""
     if run.last in ENDS:
         return run.last
     if was_killed(run):
         return "interrupted"
     if run.stop_requested:
         return "stopping"
+    if run.pausing:
+        return "pausing"
     return "paused" if run.paused else "running"
 
 

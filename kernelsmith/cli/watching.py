@@ -1,5 +1,6 @@
 """``kernelsmith watch``: a run as it goes on, read from its record; watching changes nothing."""
 
+import itertools
 import json
 import sys
 from datetime import UTC, datetime
@@ -75,11 +76,10 @@ def watch(
 
 def _stream(database: "Database", run_id: str, after: int, limit_s: float) -> "RunStanding":
     """How it stands, then a line a step, then how it ended."""
-    told = False
-    for sight in following.follow(database, run_id, after):
-        if not told:
-            _line("standing", run_fields(sight.run))
-            told = True
+    sights = following.follow(database, run_id, after)
+    first = next(sights)
+    _line("standing", run_fields(first.run))
+    for sight in itertools.chain([first], sights):
         for each in sight.news:
             _line("step", _fields(each))
     _line("end", {**run_fields(sight.run), "exit_code": following.exit_code(sight.run)})
@@ -101,13 +101,12 @@ def _fields(what: "Occurrence") -> dict[str, Any]:
 def _show(database: "Database", run_id: str, after: int, limit_s: float) -> "RunStanding":
     """The display of ``run``, fed by the record."""
     console = printing.out()
-    first = True
-    with display.progress("", console) as report:
-        for sight in following.follow(database, run_id, after):
-            if first:
-                printing.say(console, _whose(sight.run))
-                report(_happening("waiting", None, sight, limit_s))
-                first = False
+    sights = following.follow(database, run_id, after)
+    first = next(sights)
+    printing.say(console, _whose(first.run))
+    with display.progress(first.run.device, console) as report:
+        report(_happening("waiting", None, first, limit_s))
+        for sight in itertools.chain([first], sights):
             for each in sight.news:
                 kind = KINDS.get(each.kind, each.kind)
                 report(_happening(kind, each, sight, limit_s), _age_s(each.at))

@@ -1,0 +1,98 @@
+"""``--detach``: when it returns the run is on record, and goes on without its caller."""
+
+import json
+import os
+import signal
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.cli.asking import one_error_line
+from tests.operations.processes import LONG, SHORT, until
+
+
+def state(folder: Path) -> str:
+    database = sqlite3.connect(f"file:{folder / 'runs.db'}?mode=ro", uri=True)
+    kinds = "('started', 'resumed', 'finished', 'interrupted', 'failed', 'paused')"
+    query = f"SELECT kind FROM events WHERE kind IN {kinds} ORDER BY step DESC"
+    try:
+        return str(database.execute(query).fetchone()[0])
+    finally:
+        database.close()
+
+
+def test_a_detached_run_is_on_record_and_in_a_session_of_its_own(ended, tmp_path: Path) -> None:
+    code, out, err = ended("run", "toy", "--detach", "--json", *LONG)
+    told = json.loads(out)
+    assert (code, told["schema"]) == (0, "kernelsmith.detached/1")
+    pid = told["pid"]
+    try:
+        assert os.getsid(pid) == pid
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        assert fields[4] == "0", "it has a controlling terminal"
+        assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
+        assert f"run {told['run']} is on record" in err
+        assert told["output"] == str(tmp_path / f"kernelsmith-{told['run']}.out")
+        until(lambda: "judging" in Path(told["output"]).read_text())
+        code, out, _ = ended("runs", "--json")
+        assert [run["id"] for run in json.loads(out)["runs"]] == [told["run"]]
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_what_a_detached_run_says_is_in_its_output_to_the_end(ended, tmp_path: Path) -> None:
+    code, out, _ = ended("run", "toy", "--detach", "--output", "night.out", "--json", *SHORT)
+    assert code == 0
+    until(lambda: state(tmp_path) == "finished")
+    output = Path(json.loads(out)["output"])
+    assert output == tmp_path / "night.out"
+    until(lambda: "next:" in output.read_text())
+
+
+def test_a_finished_run_is_resumed_in_the_background(ended, tmp_path: Path) -> None:
+    assert ended("run", "toy", *SHORT)[0] == 0
+    code, out, _ = ended("resume", "latest", "--max-candidates", "3", "--detach")
+    assert code == 0
+    assert "goes on as process" in out
+    until(lambda: state(tmp_path) == "finished")
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "code", "says"),
+    [
+        (("run", "nothing"), {}, 2, "no task named 'nothing'"),
+        (("run", "toy"), {"KS_PROOF": "fail"}, 5, "skip_work was accepted"),
+    ],
+)
+def test_a_start_that_fails_tells_its_caller_as_without_detach(
+    ended, kernelsmith, tmp_path: Path, monkeypatch, words, environment, code: int, says: str
+) -> None:
+    found = ended(*words, "--detach", **environment)
+    assert (found[0], found[1]) == (code, "")
+    assert says in one_error_line(found[2])
+    assert not list(tmp_path.glob("*.out")), "an output that nobody needs was left"
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert found[2] == kernelsmith(*words)[2]
+
+
+def test_ctrl_c_while_it_starts_ends_what_was_started(start, tmp_path: Path) -> None:
+    process = start("run", "toy", "--detach", *LONG, KS_PROVE_S="2")
+    until(lambda: [*tmp_path.glob(".kernelsmith-starting-*.out")])
+    begun = until(lambda: children(process.pid))
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "the command was ended" in err
+    assert not any(Path(f"/proc/{pid}").exists() for pid in begun)
+
+
+def children(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+def test_output_without_detach_is_refused(kernelsmith) -> None:
+    code, _, err = kernelsmith("run", "toy", "--output", "x.out")
+    assert (code, "--detach" in err) == (2, True)

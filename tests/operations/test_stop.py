@@ -1,0 +1,52 @@
+"""``stop``: asked once or twice, at once, for all, and when there is nothing to stop."""
+
+import signal
+
+from tests.cli.asking import one_error_line, run_of
+from tests.operations.processes import LONG, until
+
+
+def going(start, *words: str, **environment: str):
+    run = start("run", *(words or ("toy",)), *LONG, **environment)
+    until(lambda: "judging" in run.stderr.readline())
+    return run
+
+
+def test_a_stopped_run_ends_at_its_next_candidate_and_a_second_stop_changes_nothing(
+    start, kernelsmith
+) -> None:
+    run = going(start, KS_SLEEP_S="0.6")
+    code, out, _ = kernelsmith("stop", "latest")
+    assert (code, "ends at its next candidate" in out) == (0, True)
+    code, out, _ = kernelsmith("stop", "latest")
+    assert (code, "was asked to stop before" in out) == (0, True)
+    code, _, _ = kernelsmith("stop", "latest", "--wait")
+    assert code == 0
+    assert run.wait(timeout=20) == 0
+    code, _, err = kernelsmith("stop", "latest")
+    assert (code, "is finished, not running" in one_error_line(err)) == (2, True)
+
+
+def test_stop_now_interrupts_and_waits_for_the_runs_own_exit_code(start, kernelsmith) -> None:
+    run = going(start, KS_SLEEP_S="30")
+    code, out, _ = kernelsmith("stop", "--all", "--now", "--wait")
+    assert (code, "kernelsmith resume" in out) == (130, True)
+    assert run.wait(timeout=20) == 130
+
+
+def test_a_run_whose_process_is_gone_is_not_asked(start, kernelsmith) -> None:
+    run = going(start)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    code, _, err = kernelsmith("stop", "latest")
+    assert code == 2
+    assert "its process is gone without a word" in one_error_line(err)
+    code, out, _ = kernelsmith("stop", "--all")
+    assert (code, out) == (0, "nothing runs here\n")
+
+
+def test_one_run_or_all_must_be_named(kernelsmith) -> None:
+    run_of(kernelsmith)
+    for words in (("stop",), ("stop", "latest", "--all")):
+        code, _, err = kernelsmith(*words)
+        assert (code, "name one run, or say --all" in one_error_line(err)) == (2, True)
