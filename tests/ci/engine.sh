@@ -63,12 +63,12 @@ make_base() {
   if [ ! -s "$tar" ]; then
     say "making a base image of $suite in $cache"
     mkdir -p "$cache"
-    debootstrap --variant=minbase --include=python3,libstdc++6 "$suite" "$place/root" \
+    debootstrap --variant=minbase --include=python3,libstdc++6 "$suite" "$place/system" \
       >"$place/debootstrap.log" 2>&1 \
       || { say "debootstrap failed: $(tail -1 "$place/debootstrap.log")"; return 1; }
-    rm -rf "$place"/root/var/cache/apt/archives/*.deb "$place"/root/var/lib/apt/lists/*
-    tar -C "$place/root" -cf "$tar.new" . && mv "$tar.new" "$tar"
-    rm -rf "$place/root"
+    rm -rf "$place"/system/var/cache/apt/archives/*.deb "$place"/system/var/lib/apt/lists/*
+    tar -C "$place/system" -cf "$tar.new" . && mv "$tar.new" "$tar"
+    rm -rf "$place/system"
   fi
   docker import "$tar" "$base" >/dev/null || { say "docker import failed"; return 1; }
 }

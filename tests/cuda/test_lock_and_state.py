@@ -57,6 +57,16 @@ def test_who_waits_for_ever_is_told_who_to_look_for(tmp_path: Path) -> None:
         pass
 
 
+def test_a_private_folder_for_temporary_files_does_not_part_two_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    shared, closed = tmp_path / "shared", tmp_path / "closed"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    closed.mkdir(mode=0o755)
+    assert lock.shared_folder((tmp_path / "missing", closed, shared)) == shared
+    assert lock.shared_folder((closed,)) not in (closed, shared)
+
+
 def test_the_lock_is_for_all_users_and_no_link_is_followed(tmp_path: Path) -> None:
     mask = os.umask(0o077)
     try:

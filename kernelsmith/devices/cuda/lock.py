@@ -25,10 +25,23 @@ active time has been stopped, or hangs."""
 LOOK_S = 0.02
 
 
+# A service or a batch job may have a TMPDIR, and even a /tmp, of its own.
+SHARED = (Path("/run/lock"), Path("/dev/shm"))
+
+
 def place(uuid: str, folder: Path | None = None) -> Path:
     """The lock file of a GPU; the folder is one that all users of the machine share."""
     name = re.sub(r"[^A-Za-z0-9-]", "_", uuid)
-    return (folder or Path(tempfile.gettempdir())) / f"kernelsmith-{name}.lock"
+    return (folder or shared_folder()) / f"kernelsmith-{name}.lock"
+
+
+def shared_folder(places: tuple[Path, ...] = SHARED) -> Path:
+    """The first of these that anybody may write to, whoever asks; else that for temporary files."""
+    for path in places:
+        with contextlib.suppress(OSError):
+            if path.stat().st_mode & 0o1777 == 0o1777:
+                return path
+    return Path(tempfile.gettempdir())
 
 
 @contextlib.contextmanager
@@ -50,7 +63,7 @@ def held(
     except OSError as error:
         raise InfrastructureError(
             f"the lock of GPU {uuid} cannot be opened: {path}: {error.strerror}",
-            hint="remove the file, or set TMPDIR to a folder that all users of the GPU can write",
+            hint="remove the file, or let all users of the GPU write to its folder",
         ) from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
