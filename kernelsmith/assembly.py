@@ -88,12 +88,12 @@ def build(
     )
 
 
-def rooms(store: "LineageStore") -> "Rooms":
+def rooms(db: Path) -> "Rooms":
     """Where a run with this record needs room."""
     from kernelsmith.sandbox.spool import default_parents
     from kernelsmith.watch.room import Rooms
 
-    return Rooms(database=store.database.path.absolute().parent, spool=default_parents()[0])
+    return Rooms(database=db.expanduser().absolute().parent, spool=default_parents()[0])
 
 
 def first_candidates(

@@ -9,8 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelsmith import config, proving
-from kernelsmith.errors import DatabaseError, InputError, KernelsmithError, MissingError, TaskError
+from kernelsmith import assembly, config, proving
+from kernelsmith.errors import (
+    DatabaseError,
+    InputError,
+    KernelsmithError,
+    MissingError,
+    StorageError,
+    TaskError,
+)
 from kernelsmith.wiring import Wiring, proposer_names, versions
 
 
@@ -83,6 +90,7 @@ def examine(
             _look("sandbox", see_sandbox),
             _look("proposer", lambda: _see_proposer(proposer, agent)),
             _look("database", lambda: _see_database(db)),
+            _look("room", lambda: _see_room(db)),
             tasks_check,
         ]
         ok = all(check.ok for check in checks)
@@ -151,6 +159,14 @@ def _see_packages() -> str:
         raise MissingError(f"not installed: {', '.join(missing)}", hint="`make setup`")
     require_triton()
     return ", ".join(f"{name} {version}" for name, version in found.items())
+
+
+def _see_room(db: Path) -> str:
+    """What there is for the record, for jobs and in memory; what a run would wait for."""
+    rooms = assembly.rooms(db)
+    if short := rooms.shortage():
+        raise StorageError(short, hint="free some; a run waits until there is enough")
+    return rooms.line()
 
 
 def _see_database(db: Path) -> str:

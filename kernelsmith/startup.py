@@ -265,7 +265,7 @@ def _setup(
         started_s=started_s,
         clock=parts.pauses.clock,
         pauses=parts.pauses,
-        shortage=assembly.rooms(store).shortage,
+        shortage=assembly.rooms(store.database.path).shortage,
     )
 
 

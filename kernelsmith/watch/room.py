@@ -34,6 +34,15 @@ class Rooms:
     free: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free
     memory: Callable[[], int | None] = lambda: memory_bytes()
 
+    def line(self) -> str:
+        """What there is, for a person."""
+        parts = [f"{_mib(self.free(self.database))} for the database"]
+        if self.spool is not None:
+            parts.append(f"{_mib(self.free(self.spool))} for jobs in {self.spool}")
+        left = self.memory()
+        parts.append("memory cannot be told" if left is None else f"{_mib(left)} of memory")
+        return ", ".join(parts)
+
     def shortage(self) -> str:
         """What there is too little of, in words; "" if there is room for the next candidate."""
         places = [("the database", self.database, DATABASE_FLOOR_BYTES)]
