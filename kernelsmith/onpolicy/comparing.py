@@ -82,7 +82,7 @@ def compare(pair: Pair, *, out_of_context: bool = False) -> Compared:
         ids=a.tokens is not None and b.tokens is not None,
         masked=len(held) == 2,
         first_id=first_id,
-        masks=int(np.count_nonzero(held[0][:shared] != held[-1][:shared])),
+        masks=_others(held[0][:shared], held[1][:shared]) if len(held) == 2 else 0,
         first_mask=masks,
         nan=int(np.count_nonzero(found.nan)),
         first_nan=_first(found.nan),
@@ -175,6 +175,10 @@ def _first_other(
         return None
     size = min(size, len(a), len(b))
     return _first(a[:size] != b[:size])
+
+
+def _others(a: Mask, b: Mask) -> int:
+    return int(np.count_nonzero(a != b))
 
 
 def _first(mask: Mask) -> int | None:

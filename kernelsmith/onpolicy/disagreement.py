@@ -1,0 +1,112 @@
+"""Where token ids or masks differ: the first place, what stands around it, and how it goes on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelsmith.onpolicy.comparing import Compared
+from kernelsmith.onpolicy.evidence import Place, place_of
+from kernelsmith.onpolicy.model import Mask, TokenIds
+
+_AROUND = 4
+_LONGEST = 32
+_AGREE = 6
+"""So many equal ids in a row count as being together again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherIds:
+    """Where ids first differ and what stands there (from ``_AROUND`` tokens before it on).
+
+    ``rejoin``: after how many tokens of the sampler's and of the trainer's the two agree again;
+    None if they do not within sight. Unequal numbers mean that one text was cut into tokens in two
+    ways, or that something was put in or left out. ``trained``: the place is trained on.
+    """
+
+    place: Place
+    sampler: tuple[int, ...]
+    trainer: tuple[int, ...]
+    rejoin: tuple[int, int] | None
+    trained: bool
+    sequences: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherMasks:
+    """Where masks first differ. ``only_sampler``, ``only_trainer``: tokens of that turn only this
+    side trains on. ``shifted``: by how many tokens the trainer's mask is the sampler's, moved; None
+    if it is not."""
+
+    place: Place
+    only_sampler: int
+    only_trainer: int
+    shifted: int | None
+    tokens: int = 0
+
+
+def other_ids(compared: Compared) -> OtherIds:
+    """What is known of a pair whose ids differ or whose sides have other lengths."""
+    a, b = compared.pair.sampler.turn, compared.pair.trainer.turn
+    at = compared.first_id
+    if at is None:
+        at = min(len(a), len(b))
+    turn = a.index if a.index is not None else 0
+    before = max(0, at - _AROUND)
+    masks = [mask for mask in (a.mask, b.mask) if mask is not None]
+    return OtherIds(
+        place=place_of(compared, at, turn),
+        sampler=_window(a.tokens, before, at),
+        trainer=_window(b.tokens, before, at),
+        rejoin=_rejoin(a.tokens, b.tokens, at),
+        trained=all(bool(mask[at]) for mask in masks if at < len(mask)),
+    )
+
+
+def other_masks(compared: Compared) -> OtherMasks:
+    """What is known of a pair whose masks differ."""
+    a, b = compared.pair.sampler.turn, compared.pair.trainer.turn
+    assert a.mask is not None
+    assert b.mask is not None
+    assert compared.first_mask is not None
+    size = min(len(a.mask), len(b.mask))
+    mine, theirs = a.mask[:size], b.mask[:size]
+    return OtherMasks(
+        place=place_of(compared, compared.first_mask, a.index if a.index is not None else 0),
+        only_sampler=int(np.count_nonzero(mine & ~theirs)),
+        only_trainer=int(np.count_nonzero(theirs & ~mine)),
+        shifted=_shift(mine, theirs),
+        tokens=compared.masks,
+    )
+
+
+def _window(ids: TokenIds | None, start: int, at: int) -> tuple[int, ...]:
+    return () if ids is None else tuple(int(each) for each in ids[start : at + _AROUND + 1])
+
+
+def _rejoin(a: TokenIds | None, b: TokenIds | None, at: int) -> tuple[int, int] | None:
+    """The fewest tokens to leave out on each side for the next ``_AGREE`` to be equal."""
+    if a is None or b is None:
+        return None
+    ours = [int(each) for each in a[at : at + _LONGEST + _AGREE]]
+    theirs = [int(each) for each in b[at : at + _LONGEST + _AGREE]]
+    for total in range(2 * _LONGEST):
+        for left in range(total + 1):
+            right = total - left
+            if (left, right) != (0, 0) and _agree(ours[left:], theirs[right:]):
+                return left, right
+    return None
+
+
+def _agree(a: Sequence[int], b: Sequence[int]) -> bool:
+    return len(a) >= _AGREE and len(b) >= _AGREE and a[:_AGREE] == b[:_AGREE]
+
+
+def _shift(a: Mask, b: Mask) -> int | None:
+    for by in (1, -1, 2, -2):
+        size = len(a) - abs(by)
+        if size > 0 and bool(a.any()):
+            mine, theirs = (a[:size], b[by:]) if by > 0 else (a[-by:], b[:size])
+            if np.array_equal(mine, theirs):
+                return by
+    return None
