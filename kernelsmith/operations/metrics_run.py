@@ -49,7 +49,7 @@ def read(db: Path, run_id: str) -> Iterator[Metric]:
     finally:
         opened.close()
     if standing.agent is not None:
-        yield from _agent(standing.agent)
+        yield from agent(standing.agent)
 
 
 def disk(db: Path) -> list[Metric]:
@@ -165,18 +165,19 @@ def _incidents(connection: Any, run: "RunStanding") -> Iterator[Metric]:
     yield from (paused, GaugeMetricFamily(name, stopping, value=run.stop_requested))
 
 
-def _agent(agent: "AgentStanding") -> Iterator[Metric]:
-    yield CounterMetricFamily("kernelsmith_model_calls", "Calls of a model.", value=agent.calls)
+def agent(standing: "AgentStanding") -> Iterator[Metric]:
+    """Calls, tokens and dollars."""
+    yield CounterMetricFamily("kernelsmith_model_calls", "Calls of a model.", value=standing.calls)
     tokens = CounterMetricFamily(
         "kernelsmith_model_tokens", "Tokens of recorded answers by kind.", labels=["kind"]
     )
     for kind in ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h"):
-        tokens.add_metric([kind], getattr(agent.usage, kind))
+        tokens.add_metric([kind], getattr(standing.usage, kind))
     yield tokens
-    if agent.cost_usd is not None:
+    if standing.cost_usd is not None:
         spent = "US dollars for recorded answers."
-        cost = float(agent.cost_usd)
+        cost = float(standing.cost_usd)
         yield CounterMetricFamily("kernelsmith_model_cost_dollars", spent, value=cost)
-    if agent.budget_usd is not None:
+    if standing.budget_usd is not None:
         name, what = "kernelsmith_model_budget_dollars", "US dollars that may be spent in all."
-        yield GaugeMetricFamily(name, what, value=float(agent.budget_usd))
+        yield GaugeMetricFamily(name, what, value=float(standing.budget_usd))
