@@ -37,19 +37,15 @@ def refuse_strangers(path: Path, busy_timeout_s: float, *, whole: bool = False) 
     if path.stat().st_size == 0:
         return  # SQLite's own empty database: there is nothing to harm
     # By SQLite alone: a file that this process opens and closes by itself loses the locks that
-    # SQLite holds on it in this process.
-    with closing(connect(path, AS_IT_LIES, busy_timeout_s)) as connection:
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
-        if application not in (0, APPLICATION_ID):
-            raise _another(path, application)
-        journal = has_bytes(path, "-journal")
-        if journal and application == 0 and _tables_in(connection):
-            raise _another(path, application)
-    if journal:
-        return  # ours, killed while it was made: only a writer can roll it back
+    # SQLite holds on it in this process. With its log, if there is one: a checkpoint that was cut
+    # off leaves the file half new.
+    mode = "mode=ro" if has_bytes(path, "-wal") else AS_IT_LIES
+    journal = has_bytes(path, "-journal")
     try:
-        mode = "mode=ro" if has_bytes(path, "-wal") else AS_IT_LIES
         with closing(connect(path, mode, busy_timeout_s)) as connection:
+            if journal:
+                _refuse_another(path, connection)
+                return  # ours, killed while it was made: only a writer can roll it back
             revision_of(path, connection)
             found = connection.execute("PRAGMA quick_check(1)").fetchone() if whole else ("ok",)
             if found[0] != "ok":
@@ -66,12 +62,8 @@ def revision_of(path: Path, connection: sqlite3.Connection) -> str | None:
     Raises:
         DatabaseError: another program's database, or a newer version's.
     """
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    if tables == 0 and application == 0:
+    if _refuse_another(path, connection) == 0:
         return None
-    if application != APPLICATION_ID:
-        raise _another(path, application)
     row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     revision = str(row[0]) if row else ""
     if revision > HEAD_REVISION:
@@ -102,11 +94,19 @@ def primary_code(error: BaseException | None) -> int:
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
-def _tables_in(connection: sqlite3.Connection) -> bool:
-    try:
-        return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
-    except sqlite3.Error:
-        return False
+def _refuse_another(path: Path, connection: sqlite3.Connection) -> int:
+    """How many tables there are; 0 of a file that nobody has used yet.
+
+    Raises:
+        DatabaseError: another program's database.
+    """
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    if application != APPLICATION_ID and (application, tables) != (0, 0):
+        raise DatabaseError(
+            f"{path} is another program's database (application id {application})", hint=OTHER_HINT
+        )
+    return int(tables)
 
 
 def damaged(path: Path, how: str) -> DatabaseError:
@@ -115,10 +115,4 @@ def damaged(path: Path, how: str) -> DatabaseError:
         f"database {path} is damaged: {how}",
         hint=f"`kernelsmith doctor --db {path}` looks closer; restore a backup, or recover rows "
         "with `sqlite3 FILE .recover`",
-    )
-
-
-def _another(path: Path, application: int) -> DatabaseError:
-    return DatabaseError(
-        f"{path} is another program's database (application id {application})", hint=OTHER_HINT
     )

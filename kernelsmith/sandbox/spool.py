@@ -25,6 +25,9 @@ PREFIX = "kernelsmith-spool-"
 UNNAMED = "kernelsmith-unnamed-spool-"
 SWEEP_AGE_S = 60.0
 MAX_ANSWER_BYTES = 256 << 20
+FULL_BYTES = 1 << 20
+# More than a job of ours lays down and less than there is room for when a candidate begins.
+JOB_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +141,23 @@ def write_file(folder: int, name: str, data: bytes, *, owner: int | None = None)
         ) from error
 
 
+def require_room(folder: int) -> None:
+    """Tells a failed job on a full disk from a failed candidate: what could not be written there
+    is the disk's fault, unless the job itself has filled it.
+
+    Raises:
+        StorageError: the disk of this descriptor's folder has no room left.
+    """
+    found = os.fstatvfs(folder)
+    full = found.f_bavail * found.f_frsize < FULL_BYTES
+    full = full or (found.f_files > 0 and found.f_favail == 0)
+    if full and _bytes_in(folder) < JOB_BYTES:
+        raise StorageError(
+            "the spool's disk is full: a worker could not write its answer",
+            hint="free space in /dev/shm or TMPDIR; the candidate is judged again after `resume`",
+        )
+
+
 def read_file(
     folder: int,
     name: str,
@@ -193,6 +213,16 @@ def check_name(name: str) -> None:
     """Raises SandboxError for what is not a plain file name."""
     if not name or name in (".", "..") or "/" in name or "\0" in name or len(name) > 255:
         raise SandboxError(f"{name!r} is not a plain file name")
+
+
+def _bytes_in(folder: int) -> int:
+    """What a job's files take, links not followed."""
+    total = 0
+    for _, _, names, at in os.fwalk(".", dir_fd=folder, onerror=None):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.stat(name, dir_fd=at, follow_symlinks=False).st_blocks * 512
+    return total
 
 
 def _read_all(descriptor: int, offset: int, wanted: int) -> bytes:

@@ -100,6 +100,24 @@ def test_who_reads_beside_a_writer_takes_none_of_its_locks(tmp_path: Path) -> No
     store.close()
 
 
+def test_a_checkpoint_that_a_full_disk_cut_off_is_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    store = open_store(path)
+    store.append("", "run", fakes.run_payload([fakes.make_task()]))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
+    try:
+        store.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.stat().st_size == 8192 < path.with_name("runs.db-wal").stat().st_size
+    opened = database.open_for_reading(path)
+    with opened.reading() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM runs").scalar() == 1
+    opened.close()
+    open_store(path).close()
+
+
 def refused(path: Path, *, reading: bool) -> KernelsmithError:
     opener = database.open_for_reading if reading else database.open_for_writing
     with pytest.raises(KernelsmithError) as caught:
