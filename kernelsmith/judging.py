@@ -90,10 +90,12 @@ def _is_sound(setup: Setup, lanes: list[Lane], lane: Lane, tally: Tally) -> bool
     Raises:
         InfrastructureError: it has not for too long.
     """
+    began_s = setup.clock()
     while not has_room(setup, lanes, tally) and elapsed_s(setup) < setup.budget.time_limit_s:
         wait_for_room(setup)
     with setup.interrupts.interruptible():
         fault = lane.judge.machine_fault()
+    tally.waited_s += setup.clock() - began_s
     if not fault:
         tally.patience.sound()
         return True
@@ -104,6 +106,7 @@ def _is_sound(setup: Setup, lanes: list[Lane], lane: Lane, tally: Tally) -> bool
     tell(setup, lanes, "notice", lane, note=note)
     with setup.interrupts.interruptible():
         setup.sleep(wait_s)
+    tally.waited_s += wait_s
     return False
 
 

@@ -87,12 +87,13 @@ def _explore(setup: Setup, lanes: list[Lane], tally: Tally) -> Reason:
         lane = _choose(setup, lanes, fitting)
         if lane is None:
             continue
-        began_s = setup.clock()
+        began_s, waited_s = setup.clock(), tally.waited_s
         candidate = _next_candidate(setup, lanes, lane)
         if candidate is not None:
             verdict = judge(setup, lanes, lane, candidate, tally)
             if verdict is not None:
-                _record(setup, lanes, lane, candidate, verdict, setup.clock() - began_s, tally)
+                seconds = setup.clock() - began_s - (tally.waited_s - waited_s)
+                _record(setup, lanes, lane, candidate, verdict, seconds, tally)
         lane.used_s += setup.clock() - began_s
 
 

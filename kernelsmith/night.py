@@ -66,12 +66,14 @@ class Setup:
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """Counts over all tasks of the run. ``short`` of room now; ``told`` of slowed sessions."""
+    """Counts over all tasks of the run. ``short`` of room now; ``told`` of slowed sessions;
+    ``waited_s``: for the machine, in the middle of a judgement."""
 
     confirms: int
     agent_ended: str = ""
     short: str = ""
     told: bool = False
+    waited_s: float = 0.0
     patience: Patience = field(default_factory=Patience)
 
 

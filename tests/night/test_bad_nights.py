@@ -104,6 +104,10 @@ def test_a_machine_that_recovers_costs_a_wait_and_no_candidate(store: LineageSto
     assert night.slept == list(WAITS_S)
     assert night.events("machine_fault", "retry") == ["machine_fault", "retry"] * 2
     assert "does not run the seed: out of memory; trying again in 10 s" in night.notes[0]
+    # Three tries of a second each: what it waited is not the candidate's.
+    with store.database.reading() as connection:
+        longest = connection.exec_driver_sql("SELECT max(seconds) FROM verdicts").scalar()
+    assert longest == 3.0
 
 
 def test_faults_with_good_work_in_between_are_not_counted_together(store: LineageStore) -> None:
