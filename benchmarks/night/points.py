@@ -22,9 +22,8 @@ from record import Record
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.loop.fake_wiring import fake_wiring  # noqa: E402
-
 from kernelsmith.cli.main import main  # noqa: E402
+from tests.loop.fake_wiring import fake_wiring  # noqa: E402
 
 CANDIDATES = 4
 RUN = ("run", "toy", "--seed", "3", "--max-candidates", str(CANDIDATES), "--time-limit", "1h")
@@ -157,7 +156,7 @@ def _life(
 
 
 def _ending(life: _Life, fault: Fault) -> Iterator[str]:
-    """A killed life dies; another ends by itself, in one line with a hint if it does not succeed."""
+    """A killed life dies; another that does not succeed ends in one line with a hint."""
     if fault in ("kill", "torn"):
         if life.code != -signal.SIGKILL:
             yield f"was to be killed and ended with {life.code}"

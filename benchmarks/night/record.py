@@ -14,8 +14,6 @@ SAID = re.compile(r"^ *[\d:]+  (\S+)  ([0-9a-f]{16})  (accepted|[A-Z_]+)\b")
 """A line of progress that tells of a verdict: it is printed after the verdict is on record."""
 
 
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """``verdicts``: (verdict id, status) by candidate; ``last_step``: what came on record last."""

@@ -9,6 +9,8 @@ from kernelsmith.model import Candidate, Task, new_candidate, seed_candidate
 from kernelsmith.ports import Judged
 
 NAME = "slow_scale"
+FINAL_SESSIONS = 14
+"""Enough for the rule even after several final timings were cut short."""
 SEED = '''\
 """Rows times a weight, one element a turn."""
 
@@ -30,7 +32,7 @@ def _rows(x_ptr, w_ptr, y_ptr, x_stride, y_stride, n_cols, BLOCK: tl.constexpr):
 
 def forward(x, weight):
     """Scales."""
-    y = torch.empty_like(x)
+    y = x.new_empty((x.shape[0], x.shape[1]))
     _rows[(x.shape[0],)](x, weight, y, x.stride(0), y.stride(0), x.shape[1], BLOCK=1)
     return (y,)
 '''
@@ -70,7 +72,7 @@ outputs = [{ name = "y", class = "row", shape = ["M", "N"], dtype = "T" }]
 
 [devices.cpu]
 num_programs = 2
-token_range = [0, 8]
+token_range = [0, 64]
 ranges = { N = [128] }
 
 [[devices.cpu.cases]]
@@ -83,7 +85,7 @@ role = "few rows"
 [[devices.cpu.cases]]
 calls = ["infer"]
 dtypes = ["float32"]
-dims = { M = 8, N = 128 }
+dims = { M = 64, N = 128 }
 regimes = ["normal"]
 weight = 1.0
 role = "what is timed"
@@ -93,10 +95,9 @@ EDITS: tuple[tuple[str, str, str, str], ...] = (
     ("POLICY", "reads the clock", "import torch\n", "import torch\nimport time\n"),
     ("BITS_DIFFER", "another factor", "y = x * w\n", "y = x * w * 1.5\n"),
     ("ACCEPTED", "128 elements a turn", TURN, "BLOCK=128)"),
-    ("SIGNATURE", "an output too many", "return (y,)", "return (y, y)"),
+    ("TRACE", "an output too many", "return (y,)", "return (y, y)"),
     ("DUPLICATE", "128 elements a turn, in other words", TURN, "BLOCK=128)  # faster"),
     ("NOT_FASTER", "two elements a turn", TURN, "BLOCK=2)"),
-    ("MEMORY", "one element too far", "mask=cols < n_cols)\n\n", "mask=cols <= n_cols)\n\n"),
     ("BITS_DIFFER", "without the weight", "y = x * w\n", "y = x\n"),
 )
 """Status, what is changed, from, to: of the seed, in the order they are proposed."""

@@ -9,6 +9,7 @@ import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "agent"))
 
@@ -16,11 +17,17 @@ import program
 import small
 
 from kernelsmith.cli.main import main
+from kernelsmith.ports import Judge
 from kernelsmith.wiring import Wiring
 
 
+def watched(*parts: Any) -> Judge:
+    return replace(program.gate(*parts), sessions=small.FINAL_SESSIONS)
+
+
 def wiring() -> Wiring:
-    return replace(program.wiring("gate"), proposer=lambda parts: nullcontext(small.Listed()))
+    made = program.wiring("gate")
+    return replace(made, judge=watched, proposer=lambda parts: nullcontext(small.Listed()))
 
 
 if __name__ == "__main__":

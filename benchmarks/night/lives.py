@@ -1,0 +1,159 @@
+"""A small run in processes of its own: started, struck at any moment, resumed, played out."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import engine
+from agent import evidence
+from agent.night import Life, children
+
+PROGRAM = Path(__file__).resolve().parent / "small_run.py"
+SPOOLS = (Path("/dev/shm"), Path("/tmp"))
+EVENT = re.compile(r"^ *[\d:]+  \S")
+"""A line of progress: something came on record, or begins."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Night:
+    """One run in a folder of its own. ``pids``: of its lives, to know their leftovers by."""
+
+    folder: Path
+    sandbox: str
+    pids: list[int] = field(default_factory=list)
+
+    @property
+    def db(self) -> Path:
+        return self.folder / "runs.db"
+
+    def start(self, *, begun: bool) -> Life:
+        """Starts the run, or resumes it; returns at once."""
+        words = ["resume", "latest"] if begun else ["run", "slow_scale", "--tasks", "tasks"]
+        if not begun:
+            words += ["--sandbox", self.sandbox, "--seed", "1", "--time-limit", "2h"]
+        process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), *words, "--db", "runs.db"],
+            cwd=self.folder,
+            env={**os.environ, "BENCH_GATE_LOG": str(self.folder / "gate.log")},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.pids.append(process.pid)
+        life = Life(process)
+        threading.Thread(target=life.listen, daemon=True).start()
+        return life
+
+    def gate_does(self, pid: int) -> tuple[str, str]:
+        """What the gate began in this life and has not ended, and on which candidate."""
+        open_work = ("", "")
+        for line in evidence.lines(self.folder / "gate.log"):
+            if line["pid"] == pid:
+                begun = line["phase"] == "begin"
+                open_work = (line["what"], line["candidate"]) if begun else ("", "")
+        return open_work
+
+    def under_way(self, life: Life) -> str:
+        """What the life was doing, in a table's words."""
+        what, _ = self.gate_does(life.process.pid)
+        if what:
+            return {"judge": "judging", "retime": "final timing"}.get(what, what)
+        if not life.on_record.is_set():
+            return "starting"
+        return "ending" if life.explored.is_set() else "proposing, recording"
+
+    def left_over(self) -> list[str]:
+        """Spools in memory and on disk and containers that lives of this night left."""
+        names = [f"kernelsmith-*spool-{pid}-*" for pid in self.pids]
+        found = [str(each) for place in SPOOLS for name in names for each in place.glob(name)]
+        if self.sandbox == "docker":
+            found += [name for pid in self.pids for name, _ in engine.containers(pid)]
+        return found
+
+
+def kill_loop(
+    night: Night, life: Life, draw: random.Random, by_step: bool, span_s: float
+) -> str | None:
+    """Kills the main process: at a moment within ``span_s`` of its start, or, ``by_step``, right
+    after its next line of progress. Returns what it did; None: it had ended before."""
+    if by_step:
+        seen = len(_events(life))
+        while len(_events(life)) == seen:
+            if life.over.wait(0.002):
+                return None
+        late = life.over.wait(draw.uniform(0.0, 0.05))
+    else:
+        late = life.over.wait(draw.uniform(0.0, span_s))
+    does = night.under_way(life)
+    if late or life.process.poll() is not None:
+        return None
+    life.process.send_signal(signal.SIGKILL)
+    life.process.wait()
+    life.over.wait()
+    return does
+
+
+def kill_worker(
+    night: Night, life: Life, draw: random.Random, target: str, struck: set[str], patience_s: float
+) -> str | None:
+    """Kills a process inside the wall, or the engine, while the gate works on a candidate that
+    none was killed for before. Returns what it did; None: the life ended before there was one."""
+    until_s = time.monotonic() + patience_s
+    if life.over.wait(draw.uniform(0.0, 2.0)):
+        return None
+    while time.monotonic() < until_s and not life.over.wait(0.01):
+        what, candidate = night.gate_does(life.process.pid)
+        if not what or f"{what} {candidate}" in struck:
+            continue
+        found = [pid for pid, kind in inside(night, life) if kind == target]
+        if found or target == "engine":
+            with suppress(ProcessLookupError):
+                if target == "engine":
+                    engine.kill_and_start()
+                else:
+                    os.kill(draw.choice(found), signal.SIGKILL)
+                struck.add(f"{what} {candidate}")
+                return {"judge": "judging", "retime": "final timing"}.get(what, what)
+    return None
+
+
+def inside(night: Night, life: Life) -> Iterator[tuple[int, str]]:
+    """Processes of a life's sandbox with their kind: "wall" (of bubblewrap), "supervisor" (of a
+    container), "template" or "job"."""
+    waiting = [(child, "") for child in children(life.process.pid)]
+    if night.sandbox == "docker":
+        for _, pid in engine.containers(life.process.pid):
+            yield pid, "supervisor"
+            waiting += [(child, "") for child in children(pid)]
+    while waiting:
+        pid, above = waiting.pop()
+        kind = _kind(pid, above)
+        if kind:
+            yield pid, kind
+        waiting += [(child, kind or above) for child in children(pid)]
+
+
+def _kind(pid: int, above: str) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    if Path(words[0]).name == "bwrap":
+        return "wall"
+    if any(word.startswith("kernelsmith.worker") for word in words):
+        return "job" if above in ("template", "job") else "template"
+    return ""
+
+
+def _events(life: Life) -> list[str]:
+    return [line for line in life.said if EVENT.match(line)]
