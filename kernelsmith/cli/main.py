@@ -17,6 +17,7 @@ from kernelsmith.cli import (
     library_commands,
     lineage_commands,
     merging,
+    morning,
     ordering,
     pausing,
     proxying,
@@ -66,6 +67,7 @@ def build_app() -> typer.Typer:
     app.command("resume")(running.resume)
     app.command("rehearse")(rehearsing.rehearse)
     app.command("watch")(watching.watch)
+    app.command("summary")(morning.summary_of)
     app.command("stop")(_aborting(stopping.stop))
     app.command("pause")(_aborting(pausing.pause))
     app.command("thaw")(_aborting(pausing.thaw))

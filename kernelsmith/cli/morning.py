@@ -1,16 +1,20 @@
-"""The summary of a run's end, for whoever slept: made once, told as text and as JSON."""
+"""The summary of a run, for whoever slept: made once, told as text and as JSON."""
 
 import logging
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from kernelsmith.cli import printing
+import typer
+
+from kernelsmith import config
+from kernelsmith.cli import operating, options, printing
+from kernelsmith.cli.reading import opened
 from kernelsmith.cli.standing import next_commands, run_fields, state_of, summary_lines
 from kernelsmith.config import Operations
-from kernelsmith.errors import KernelsmithError
+from kernelsmith.errors import InfrastructureError, KernelsmithError
 
 if TYPE_CHECKING:
     from kernelsmith.lineage.standings import RunStanding
@@ -125,3 +129,32 @@ def send(db: Path, run_id: str, named: Path | None, operations: Operations) -> l
     if command := operations.summary_command:
         problems.append(delivery.deliver("command", lambda: delivery.to_command(command, said)))
     return [problem for problem in problems if problem]
+
+
+@operating.with_operations
+def summary_of(
+    run_id: Annotated[
+        str, typer.Argument(metavar="[RUN]", help="Run id, its beginning; default the latest.")
+    ] = "latest",
+    send_it: Annotated[
+        bool, typer.Option("--send", help="Send it where the options or the settings say.")
+    ] = False,
+    db: options.Database = None,
+    as_json: options.AsJson = False,
+    *,
+    operations: Operations,
+) -> None:
+    """The summary of a run as it stands: also of one that was killed and could send none."""
+    from kernelsmith.lineage import queries
+
+    path = db or config.load().db
+    with opened(db) as connection:
+        name = queries.find_run(connection, run_id)
+    what = read(path, name, db)
+    if as_json:
+        printing.document("summary", fields(what))
+    else:
+        print(text(what))
+    problems = send(path, name, db, operations) if send_it else []
+    if problems:
+        raise InfrastructureError("; ".join(problems), hint="the log says more: --log FILE")
