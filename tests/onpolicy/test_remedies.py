@@ -1,0 +1,91 @@
+"""The three remedies against their published formulas, written again here in plain Python."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelsmith.onpolicy.comparing import compare
+from kernelsmith.onpolicy.faults import Faults
+from kernelsmith.onpolicy.model import HeldDump, Turn
+from kernelsmith.onpolicy.pairing import Pair, pairs
+from kernelsmith.onpolicy.remedies import Remedies, Remedy, masked, truncated
+from kernelsmith.onpolicy.storage import from_array
+
+
+def weighed(sampler: list[float], trainer: list[float]) -> dict[str, Remedy]:
+    dumps = [
+        HeldDump(held=(Turn(sequence="a", logprobs=from_array(np.array(values))),))
+        for values in (sampler, trainer)
+    ]
+    remedies = Remedies()
+    for pair in pairs(*dumps, Faults()):
+        assert isinstance(pair, Pair)
+        remedies.add(compare(pair))
+    return {remedy.name: remedy for remedy in remedies.found()}
+
+
+def test_a_worked_example() -> None:
+    ratios = [1.0, 1.5, 4.0, 8.0, 0.25]
+    found = weighed([-5.0] * 5, [-5.0 + math.log(ratio) for ratio in ratios])
+    assert {remedy.not_one for remedy in found.values()} == {4}
+    recompute, truncate, mask = found["recompute"], found["truncate"], found["mask"]
+    assert recompute.clipped == 0
+    assert recompute.sum_abs_weight_less_one == 0
+    assert recompute.sum_abs_ratio_less_weight == pytest.approx(0.5 + 3 + 7 + 0.75)
+    # min(r, 2): 1, 1.5, 2, 2, 0.25
+    assert (truncate.clipped, truncate.clipped_fraction) == (2, 0.4)
+    assert truncate.sum_abs_weight_less_one == pytest.approx(0.5 + 1 + 1 + 0.75)
+    assert truncate.sum_abs_ratio_less_weight == pytest.approx(2 + 6)
+    # r within [0.5, 5], else 0: 1, 1.5, 4, 0, 0
+    assert mask.clipped == 2
+    assert mask.sum_abs_weight_less_one == pytest.approx(0.5 + 3 + 1 + 1)
+    assert mask.sum_abs_ratio_less_weight == pytest.approx(8 + 0.25)
+    assert mask.effective == pytest.approx(6.5**2 / (5 * (1 + 2.25 + 16)))
+
+
+def test_thresholds_are_within_and_an_impossible_token_leaves_numbers() -> None:
+    assert masked(np.array([0.5, 5.0, 0.4999, 5.0001])).tolist() == [0.5, 5.0, 0.0, 0.0]
+    assert truncated(np.array([2.0, 2.0001, 0.1])).tolist() == [2.0, 2.0, 0.1]
+    found = weighed([-math.inf, -1.0], [-1.0, -1.0])
+    assert found["truncate"].weight_max == 2.0
+    assert found["recompute"].sum_abs_ratio_less_weight == pytest.approx(math.exp(20) - 1)
+
+
+def test_equal_dumps_leave_and_hide_exactly_nothing() -> None:
+    for remedy in weighed([-0.5, -3.0], [-0.5, -3.0]).values():
+        assert (remedy.not_one, remedy.clipped) == (0, 0)
+        assert remedy.sum_abs_weight_less_one == remedy.sum_abs_ratio_less_weight == 0.0
+        assert remedy.weight_min == remedy.weight_max == remedy.effective == 1.0
+
+
+def test_nothing_compared_is_said_as_nothing() -> None:
+    for remedy in Remedies().found():
+        assert remedy.tokens == 0
+        assert remedy.weight_mean is remedy.clipped_fraction is remedy.effective is None
+
+
+LOGPROBS = st.floats(min_value=-40, max_value=0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(LOGPROBS, LOGPROBS), min_size=1, max_size=50))
+def test_sums_equal_an_independent_computation(values: list[tuple[float, float]]) -> None:
+    found = weighed([s for s, _ in values], [t for _, t in values])
+    ratios = [math.exp(max(-20.0, min(20.0, t - s))) for s, t in values]
+    weights = {
+        "recompute": [1.0 for _ in ratios],
+        "truncate": [min(r, 2.0) for r in ratios],
+        "mask": [r if 0.5 <= r <= 5.0 else 0.0 for r in ratios],
+    }
+    for name, expected in weights.items():
+        remedy = found[name]
+        assert remedy.sum_abs_weight_less_one == pytest.approx(
+            math.fsum(abs(w - 1) for w in expected), rel=1e-12
+        )
+        assert remedy.sum_abs_ratio_less_weight == pytest.approx(
+            math.fsum(abs(r - w) for r, w in zip(ratios, expected, strict=True)), rel=1e-12
+        )
+        assert remedy.weight_mean == pytest.approx(math.fsum(expected) / len(expected))
