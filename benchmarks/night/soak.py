@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,13 @@ MAY_GROW = {
     "processes": 4,
     "spool_entries": 4,
 }
-LEAST = ("spool_bytes", "spool_entries")
-"""Jobs lay down and take away: what counts is what is never taken away."""
+LEVELS: dict[str, Callable[[Sequence[float]], float]] = {
+    "spool_bytes": min,  # jobs lay down and take away: what counts is what is never taken away
+    "spool_entries": min,
+    "workers_bytes": max,  # templates that were killed are missing for a while
+    "workers_open": max,
+    "processes": max,
+}
 END_S = 300.0
 
 
@@ -127,7 +133,7 @@ def trends(samples: list[dict[str, float]]) -> dict[str, flatness.Trend]:
             warm_up_s=WARM_UP * end_s,
             block_s=(1 - WARM_UP) * end_s / BLOCKS,
             may_grow=may_grow,
-            level_of=min if name in LEAST else statistics.median,
+            level_of=LEVELS.get(name, statistics.median),
         )
         for name, may_grow in MAY_GROW.items()
     }
