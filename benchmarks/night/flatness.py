@@ -1,11 +1,12 @@
 """Whether a quantity of a long run is flat: a line through its levels, block by block.
 
 Samples after the warm-up are put into blocks; a block's level is the median of its samples, or the
-least where jobs come and go, or the most where workers are killed and come back. A line is fitted to the levels (least squares, the interval of its
-slope by Student's t). A quantity is **flat** if the upper end of the 95 % interval, over the whole
-measured span, is at most what it may grow by: 8 MiB of the loop's memory and of the spool's, 16 MiB
-of the workers', 4 of what is counted. A leak of one descriptor, folder or process in a round of the
-stream's candidates is several times that. Too few samples, or too much noise, make "not flat".
+least where jobs come and go, or the most where workers are killed and come back. A line is fitted
+to the levels (least squares, the interval of its slope by Student's t). A quantity is **flat** if
+the upper end of the 95 % interval, over the whole measured span, is at most what it may grow by:
+8 MiB of the loop's memory and of the spool's, 16 MiB of the workers', 4 of what is counted. A leak
+of one descriptor, folder or process in a round of the stream's candidates is several times that.
+Too few samples, or too much noise, make "not flat".
 """
 
 import math
