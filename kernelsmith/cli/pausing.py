@@ -69,7 +69,7 @@ def pause(
         word = _answer(book, run, timeout_s, asked=f"pause ({level})")
         while level == "journal" and is_alive(run.began["process"]) and time.monotonic() < until_s:
             time.sleep(LOOK_S)
-    _say_paused(run, level, word)
+    _say_paused(run, word)
 
 
 def thaw(
@@ -168,7 +168,7 @@ def _answer(book: "PauseBook", run: "RunStanding", timeout_s: float, asked: str)
         time.sleep(LOOK_S)
 
 
-def _say_paused(run: "RunStanding", level: str, word: "PauseWord") -> None:
+def _say_paused(run: "RunStanding", word: "PauseWord") -> None:
     from kernelsmith.pausing import held_words
 
     if word.kind == "pause_failed":
@@ -177,7 +177,8 @@ def _say_paused(run: "RunStanding", level: str, word: "PauseWord") -> None:
         )
     if word.kind != "paused":
         raise InputError(f"run {run.id} was thawed before it was paused")
-    if level == "journal":
+    level = word.payload["level"]
+    if level == "journal":  # asked for, or a signal came first
         print(f"run {run.id} is paused: nothing is held; `kernelsmith resume {run.id}` goes on")
         return
     held, calls = word.payload["held"], word.payload["calls"]
