@@ -8,7 +8,7 @@ import numpy as np
 from kernelsmith.numerics import bits
 from kernelsmith.onpolicy.comparing import Compared
 from kernelsmith.onpolicy.model import Dtype
-from kernelsmith.onpolicy.storage import narrowed, narrowest, widened
+from kernelsmith.onpolicy.storage import common, narrowed, narrowest
 
 _NAMED = 5
 _ROUNDED: tuple[Dtype, ...] = ("float32", "float16", "bfloat16")
@@ -57,10 +57,10 @@ class Evidence:
 
     Of the sequences with a difference: ``before`` tokens were compared in them before their first
     one and ``after`` from it on; ``first_turns`` in which turn it came; ``named`` the first few,
-    with differing and compared tokens. ``later_turns``: of all sequences those with compared tokens
-    in more than one turn. ``rounded``: of the differing tokens, how many are equal once both are
-    rounded to a dtype. ``shifted``: how many have the log-prob that the other side has one token
-    later (+1) or earlier (−1). ``from_zero``: how many had differing turns next to equal ones.
+    with differing and compared tokens. ``several_turns``: sequences with compared tokens in more
+    than one turn. ``rounded``: of the differing tokens, how many are equal once both are rounded to
+    a dtype. ``shifted``: how many have the log-prob that the other side has one token later (+1) or
+    earlier (−1).
     """
 
     sequences: int
@@ -165,8 +165,8 @@ def place_of(compared: Compared, at: int, turn: int) -> Place:
 def _difference(compared: Compared, number: int, place: Place) -> FirstDifference:
     s, t = float(compared.sampler[number]), float(compared.trainer[number])
     a, b = (int(side[number]) for side in compared.words)
-    ulp_dtype = max((narrowest(s), narrowest(t)), key=_WIDER.index)
-    words = [int(widened(narrowed(np.array([value]), ulp_dtype), ulp_dtype)[0]) for value in (s, t)]
+    ulp_dtype = common(narrowest(s), narrowest(t))
+    words = [int(narrowed(np.array([value]), ulp_dtype).words[0]) for value in (s, t)]
     return FirstDifference(
         place=place,
         dtype=compared.dtype,
@@ -177,6 +177,3 @@ def _difference(compared: Compared, number: int, place: Place) -> FirstDifferenc
         ulps=bits.ulp_distance(words[0], words[1], ulp_dtype),
         ulp_dtype=ulp_dtype,
     )
-
-
-_WIDER: tuple[Dtype, ...] = ("bfloat16", "float16", "float32", "float64")
