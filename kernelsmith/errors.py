@@ -13,7 +13,8 @@ input, the machine, or evidence that cannot be trusted::
     │   │   └── WorkerDeathError              … in the middle of a job: whose fault is not known yet
     │   ├── GpuError                      the CUDA driver refused a call
     │   └── StorageError                  disk full, read-only
-    └── EvidenceError               5     the gate's evidence cannot be trusted
+    ├── EvidenceError               5     the gate's evidence cannot be trusted
+    └── OffPolicyError              1     a trainer's first step has a ratio that is not 1
     CompileError                    -     a kernel the device does not lower; a worker turns it
                                           into the candidate's status ``COMPILE``
     DeviceAssertError               -     a kernel's own ``device_assert`` failed
@@ -106,6 +107,12 @@ class EvidenceError(KernelsmithError):
     """The gate's own evidence cannot be trusted (self-proof failed, check did not run)."""
 
     exit_code = 5
+
+
+class OffPolicyError(KernelsmithError):
+    """Sampler and trainer give a token other log-probs, where they had to be bit-equal."""
+
+    exit_code = 1
 
 
 class CompileError(KernelsmithError):

@@ -6,6 +6,7 @@ torch is looked at only where a tensor of it arrives: nothing here imports it.
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from kernelsmith.errors import InputError
 from kernelsmith.onpolicy.model import LogProbs, Mask, TokenIds
@@ -52,7 +53,7 @@ def mask_of(values: Any) -> Mask:
         InputError: something else stands in it (weights are no mask).
     """
     held = _array(values)
-    mask = held != 0
+    mask: Mask = np.not_equal(held, 0)
     if held.dtype != np.bool_ and not np.array_equal(held, mask):
         raise InputError(
             "a mask holds something else than 0 and 1", hint="pass `weights != 0` if that is meant"
@@ -72,7 +73,7 @@ def is_torch(values: Any) -> bool:
     return any(kind.__module__.partition(".")[0] == "torch" for kind in type(values).__mro__)
 
 
-def _array(values: Any) -> np.ndarray[Any, Any]:
+def _array(values: Any) -> npt.NDArray[Any]:
     held = values.detach().cpu().numpy() if is_torch(values) else np.asarray(values)
     return held.reshape(-1)
 
