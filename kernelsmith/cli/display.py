@@ -1,6 +1,5 @@
 """Progress of a run on stderr: a live table on a terminal, else one line an event."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from kernelsmith.cli import printing
 from kernelsmith.loop import Happening
 from kernelsmith.model import Candidate, Verdict
+from kernelsmith.pauses import Pauses
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,9 +23,13 @@ class Report(Protocol):
 
 
 @contextmanager
-def progress(device: str, console: "Console | None" = None) -> Iterator[Report]:
-    """Gives the ``report`` that a loop calls. ``console``: stderr unless another is given."""
+def progress(
+    device: str, console: "Console | None" = None, pauses: Pauses | None = None
+) -> Iterator[Report]:
+    """Gives the ``report`` that a loop calls. ``console``: stderr unless another is given;
+    ``pauses``: the run's, where it is this process's own."""
     console = console or printing.err()
+    pauses = pauses or Pauses()
     if not console.is_terminal:
 
         def line(happening: Happening, age_s: float = 0.0) -> None:
@@ -38,12 +42,15 @@ def progress(device: str, console: "Console | None" = None) -> Iterator[Report]:
     latest: list[tuple[Happening, float]] = []  # and when it came, so that the clock ticks between
 
     def screen() -> "Table | str":
-        return _table(*latest[-1]) if latest else "starting …"
+        if not latest:
+            return "starting …"
+        happening, came_s = latest[-1]
+        return _table(happening, pauses.clock() - came_s, pauses.level)
 
     with Live(get_renderable=screen, console=console, refresh_per_second=2, transient=True) as live:
 
         def report(happening: Happening, age_s: float = 0.0) -> None:
-            latest[:] = [(happening, time.monotonic() - age_s)]
+            latest[:] = [(happening, pauses.clock() - age_s)]
             if happening.kind not in ("proposed", "waiting") and not _is_dull(happening):
                 _print_line(live.console, happening, device)
 
@@ -127,11 +134,12 @@ def _verdict_words(verdict: Verdict, device: str) -> str:
     return f"{words} ({seconds:.1f} s)"
 
 
-def _table(happening: Happening, came_s: float) -> "Table":
+def _table(happening: Happening, since_s: float, level: str | None) -> "Table":
+    """``since_s``: active seconds since it happened; ``level``: at which the run is paused."""
     from rich.table import Table
     from rich.text import Text
 
-    since_s = 0.0 if happening.kind == "paused" else time.monotonic() - came_s
+    since_s = 0.0 if happening.kind == "paused" else since_s
     elapsed_s = happening.elapsed_s + since_s
     spend = happening.standing or "no model, no spend"
     title = (
@@ -144,8 +152,8 @@ def _table(happening: Happening, came_s: float) -> "Table":
         now = f"judging {happening.candidate.id} of {happening.task} since {since_s:.0f} s: {what}"
     elif happening.kind == "retiming" and happening.candidate is not None:
         now = f"timing {happening.candidate.id} against the seed since {since_s:.0f} s"
-    elif happening.kind == "paused":
-        now = "paused"
+    if level is not None or happening.kind == "paused":
+        now = f"paused ({level})" if level else "paused"
     table = Table(
         title=Text(printing.visible(title)),
         title_justify="left",

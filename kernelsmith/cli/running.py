@@ -245,7 +245,7 @@ def _driven(
                 telling.name_run(run_id, partial(_left_s, setup))
                 notice(f"run {run_id} is on record in {path}")
                 ready(run_id)
-                with display.progress(device) as report:
+                with display.progress(device, pauses=setup.pauses) as report:
                     loop.run(replace(setup, report=report))
         except KeyboardInterrupt:
             return interrupts.exit_code

@@ -4,9 +4,11 @@ import io
 import sys
 
 import pytest
+from rich.console import Console
 
 from kernelsmith import loop
 from kernelsmith.cli import display
+from kernelsmith.lane import Progress
 from kernelsmith.model import new_candidate
 
 HOSTILE = "faster \x1b]0;owned\x07 [red]x[/red] \u202egnp\u202c :smile:"
@@ -21,7 +23,7 @@ class Terminal(io.StringIO):
 
 def happening(kind: str) -> loop.Happening:
     candidate = new_candidate("x", "toy", author="agent", note=HOSTILE)
-    progress = loop.Progress(
+    progress = Progress(
         task="toy", judged=1, accepted=0, duplicates=0, incumbent="s", estimate=1.0, retimed=None
     )
     return loop.Happening(
@@ -49,3 +51,13 @@ def test_notes_are_shown_and_never_obeyed(terminal: bool, monkeypatch: pytest.Mo
     assert "[red]x[/red]" in shown
     assert "\x1b]0;" not in shown
     assert "\u202e" not in shown
+
+
+@pytest.mark.parametrize(("level", "told"), [(None, "judging"), ("freeze", "paused (freeze)")])
+def test_a_paused_run_says_so(level: str | None, told: str) -> None:
+    stream = io.StringIO()
+    Console(file=stream, width=200).print(display._table(happening("proposed"), 30.0, level))
+    shown = stream.getvalue()
+    assert "0:31 gone" in shown
+    assert told in shown
+    assert ("since 30 s" in shown) == (level is None)
