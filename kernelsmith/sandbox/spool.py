@@ -216,12 +216,20 @@ def check_name(name: str) -> None:
 
 
 def _bytes_in(folder: int) -> int:
-    """What a job's files take, links not followed."""
-    total = 0
-    for _, _, names, at in os.fwalk(".", dir_fd=folder, onerror=None):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.stat(name, dir_fd=at, follow_symlinks=False).st_blocks * 512
+    """What a job's files take, links not followed; it stops counting at ``JOB_BYTES``."""
+    total, waiting = 0, ["."]
+    while waiting and total < JOB_BYTES:
+        place = waiting.pop()
+        with contextlib.suppress(OSError):  # gone meanwhile, or nested deeper than a path is long
+            at = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            try:
+                with os.scandir(at) as entries:
+                    for entry in entries:
+                        total += entry.stat(follow_symlinks=False).st_blocks * 512
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append(f"{place}/{entry.name}")
+            finally:
+                os.close(at)
     return total
 
 
