@@ -51,7 +51,8 @@ class Book(Protocol):
 @dataclass(slots=True, kw_only=True)
 class Keeper:
     """Keeps one run's pauses. ``open_book`` is called in the keeper's own thread; ``elapsed_s``
-    are the run's active seconds; ``say`` is told in a line what happens."""
+    are the run's active seconds; ``say`` is told in a line what happens; ``uptime`` goes on while
+    the machine is suspended."""
 
     open_book: Callable[[], Book]
     pauses: Pauses
@@ -61,6 +62,7 @@ class Keeper:
     elapsed_s: Callable[[], float]
     say: Callable[[str], None]
     look_s: float = LOOK_S
+    uptime: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME)
     _ended: threading.Event = field(default_factory=threading.Event)
     _paused_at_s: float = 0.0
     _told: str = ""
@@ -93,9 +95,9 @@ class Keeper:
 
     def _waited(self) -> bool:
         """Waits for the next look; whether there is none."""
-        before_s, uptime_s = time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME)
+        before_s, uptime_s = time.monotonic(), self.uptime()
         ended = self._ended.wait(self.look_s)
-        stood_s = time.clock_gettime(time.CLOCK_BOOTTIME) - uptime_s - self.look_s
+        stood_s = self.uptime() - uptime_s - self.look_s
         if not ended and stood_s > SUSPENDED_S and self.pauses.level is None:
             # Its clock has not seen what a suspended machine slept.
             self.pauses.skip(max(0.0, time.monotonic() - before_s - self.look_s))
@@ -194,7 +196,8 @@ class Keeper:
         nonce = secrets.token_hex(8)
         checked: dict[str, Any] = {}
         try:
-            for name, judge in self.judges.items():
+            # Taken back before it was paused: nothing stood still, and something may be timed now.
+            for name, judge in self.judges.items() if self._paused_at_s else ():
                 if isinstance(judge, Rechecked):
                     checked[name] = judge.recheck(nonce)
         except EvidenceError as error:

@@ -1,0 +1,312 @@
+"""The thread that keeps a run's pauses: a record in memory, workers that are told what to do."""
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelsmith.errors import EvidenceError, KernelsmithError, SandboxError, StorageError
+from kernelsmith.interrupts import Interrupts
+from kernelsmith.pauses import Pauses
+from kernelsmith.pausing import REASON, Keeper
+
+PATIENCE_S = 20.0
+
+
+@dataclass(frozen=True)
+class Word:
+    kind: str
+    payload: Mapping[str, Any]
+    step: int
+
+
+@dataclass
+class Book:
+    """A record in memory. ``full``: so many entries are refused."""
+
+    words: list[Word] = field(default_factory=lambda: [Word("started", {}, 0)])
+    full: int = 0
+
+    def latest(self) -> Word:
+        return next(each for each in reversed(self.words) if not each.kind.startswith("job"))
+
+    def append(self, kind: str, payload: Mapping[str, Any]) -> None:
+        if self.full:
+            self.full -= 1
+            raise StorageError("cannot write database runs.db: disk full")
+        self.words.append(Word(kind, payload, len(self.words)))
+
+    def ask(self, kind: str, **payload: Any) -> None:
+        self.words.append(Word(kind, payload, len(self.words)))
+
+    def close(self) -> None:
+        return None
+
+
+@dataclass
+class Sandbox:
+    """``stubborn``: its processes do not stop."""
+
+    said: list[str] = field(default_factory=list)
+    stubborn: bool = False
+
+    def pause(self) -> None:
+        self.said.append("pause")
+        if self.stubborn:
+            raise SandboxError("processes 1, 2 of the sandbox do not stop")
+
+    def resume(self) -> None:
+        self.said.append("resume")
+
+
+@dataclass
+class Judge:
+    """``other``: its workers come back as others."""
+
+    other: bool = False
+
+    def recheck(self, nonce: str) -> dict[str, Any]:
+        if self.other:
+            raise EvidenceError("after a pause the workers of task toy are not what they were")
+        return {"case": "m16", "workers": ["seed"], "started_anew": ""}
+
+
+@dataclass
+class Calls:
+    running: int = 0
+
+    def under_way(self) -> int:
+        return self.running
+
+    def cut(self) -> int:
+        gone, self.running = self.running, 0
+        return gone
+
+
+@dataclass
+class Rig:
+    book: Book = field(default_factory=Book)
+    pauses: Pauses = field(default_factory=Pauses)
+    sandbox: Sandbox = field(default_factory=Sandbox)
+    judge: Judge = field(default_factory=Judge)
+    interrupts: Interrupts = field(default_factory=Interrupts)
+    said: list[str] = field(default_factory=list)
+    uptime_s: list[float] = field(default_factory=lambda: [0.0])
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        keeper = Keeper(
+            open_book=lambda: self.book,
+            pauses=self.pauses,
+            sandbox=self.sandbox,  # type: ignore[arg-type]
+            judges={"toy": self.judge},  # type: ignore[dict-item]
+            interrupts=self.interrupts,
+            elapsed_s=lambda: 7.0,
+            say=self.said.append,
+            look_s=0.01,
+            uptime=lambda: time.monotonic() + self.uptime_s[0],
+        )
+        with keeper.keeping():
+            yield
+
+    def until(self, kind: str) -> Word:
+        return until(lambda: next((each for each in self.book.words if each.kind == kind), None))
+
+    def ask_pause(self, level: str, grace_s: float = 60.0) -> None:
+        self.book.ask("pause_requested", level=level, grace_s=grace_s)
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def until(found: Callable[[], Any]) -> Any:
+    over_s = time.monotonic() + PATIENCE_S
+    while not (what := found()):
+        assert time.monotonic() < over_s
+        time.sleep(0.002)
+    return what
+
+
+@contextmanager
+def resting(rig: Rig) -> Iterator[list[KernelsmithError]]:
+    """A loop that rests whenever it is asked to; what it got instead of going on."""
+    got: list[KernelsmithError] = []
+    over = threading.Event()
+
+    def loop() -> None:
+        while not over.wait(0.002):
+            try:
+                rig.pauses.rest()
+            except KernelsmithError as error:
+                got.append(error)
+                return
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    yield got
+    over.set()
+    rig.pauses.open()
+    thread.join()
+
+
+def test_a_freeze_stops_workers_at_once_and_time_with_them(rig: Rig) -> None:
+    with rig.keeping():
+        rig.ask_pause("freeze")
+        paused = rig.until("paused").payload
+        assert (paused["level"], paused["epoch"], paused["elapsed_s"]) == ("freeze", 1, 7.0)
+        assert paused["calls"] == {"under_way": 0, "cut": 0}
+        assert paused["held"]["memory_bytes"] > 1 << 20
+        assert rig.pauses.level == "freeze"
+        stands_s = rig.pauses.clock()
+        until(lambda: rig.sandbox.said.count("pause") > 2)  # also what was started since
+        assert rig.pauses.clock() == stands_s
+        rig.book.ask("thaw_requested")
+        thawed = rig.until("thawed").payload
+        assert thawed["recheck"]["toy"]["case"] == "m16"
+        assert thawed["seconds"] > 0
+        until(lambda: rig.pauses.level is None)
+    assert rig.sandbox.said[-1] == "resume"
+    assert rig.pauses.clock() > stands_s
+    assert "thawed after 0 s: every worker answers with the bits on record" in rig.said
+
+
+def test_a_resident_run_is_paused_when_its_loop_rests_and_its_calls_are_over(rig: Rig) -> None:
+    calls = Calls(running=2)
+    rig.pauses.join(calls)
+    with rig.keeping():
+        rig.ask_pause("resident")
+        until(lambda: rig.pauses.level == "resident")
+        assert "paused" not in [each.kind for each in rig.book.words]
+        with resting(rig):
+            time.sleep(0.05)
+            assert "paused" not in [each.kind for each in rig.book.words]
+            calls.running = 0
+            assert rig.until("paused").payload["calls"] == {"under_way": 2, "cut": 0}
+    assert rig.sandbox.said == []  # nothing of it stops
+
+
+def test_calls_that_take_longer_than_the_grace_are_cut(rig: Rig) -> None:
+    rig.pauses.join(Calls(running=3))
+    with rig.keeping():
+        rig.ask_pause("freeze", grace_s=0.05)
+        assert rig.until("paused").payload["calls"] == {"under_way": 3, "cut": 3}
+
+
+def test_a_pause_can_be_taken_back_before_it_is_one(rig: Rig) -> None:
+    with rig.keeping():
+        rig.ask_pause("resident")
+        until(lambda: rig.pauses.level == "resident")
+        rig.book.ask("thaw_requested")
+        thawed = rig.until("thawed").payload
+        assert (thawed["seconds"], thawed["recheck"]) == (0.0, {})
+        until(lambda: rig.pauses.level is None)
+    assert "paused" not in [each.kind for each in rig.book.words]
+
+
+def test_workers_that_do_not_stop_fail_the_pause_and_the_run_goes_on(rig: Rig) -> None:
+    rig.sandbox.stubborn = True
+    with rig.keeping():
+        rig.ask_pause("freeze")
+        assert "do not stop" in rig.until("pause_failed").payload["error"]
+        until(lambda: rig.pauses.level is None)
+        assert rig.pauses.clock() < until(rig.pauses.clock)
+
+
+def test_an_unknown_level_fails(rig: Rig) -> None:
+    with rig.keeping():
+        rig.ask_pause("coma")
+        assert "coma" in rig.until("pause_failed").payload["error"]
+    assert rig.pauses.level is None
+
+
+def test_workers_that_come_back_as_others_end_the_run(rig: Rig) -> None:
+    rig.judge.other = True
+    with rig.keeping(), resting(rig) as got:
+        rig.ask_pause("freeze")
+        rig.until("paused")
+        rig.book.ask("thaw_requested")
+        assert "not what they were" in rig.until("thaw_failed").payload["error"]
+        assert isinstance(until(lambda: got)[0], EvidenceError)
+        with pytest.raises(EvidenceError):
+            rig.pauses.admit()
+
+
+def test_a_full_disk_delays_what_is_recorded_and_loses_nothing(rig: Rig) -> None:
+    with rig.keeping():
+        rig.book.full = 3
+        rig.ask_pause("freeze")
+        rig.until("paused")
+        rig.book.full = 3
+        rig.book.ask("thaw_requested")
+        rig.until("thawed")
+        until(lambda: rig.pauses.level is None)
+    assert rig.said.count("pauses: cannot write database runs.db: disk full") == 2  # once each
+
+
+def test_a_pause_at_the_record_ends_the_run_as_sigterm_does(rig: Rig) -> None:
+    with rig.keeping():
+        rig.ask_pause("journal")
+        until(lambda: rig.interrupts.requested)
+    assert (rig.interrupts.reason, rig.interrupts.exit_code) == (REASON, 75)
+
+
+def test_a_machine_that_was_suspended_is_noticed(rig: Rig) -> None:
+    """Whatever was measured meanwhile counts for nothing."""
+    with rig.keeping():
+        epoch = rig.pauses.admit()
+        rig.uptime_s[0] = 3600.0
+        assert rig.until("suspended").payload["seconds"] > 3500
+        assert rig.pauses.overlapped(epoch)
+
+
+def test_what_is_thrown_away_is_on_record(rig: Rig) -> None:
+    with rig.keeping():
+        rig.pauses.note("job_discarded", {"job": "TimeJob", "worker": "launcher"})
+        discarded = rig.until("job_discarded").payload
+    assert discarded == {"job": "TimeJob", "worker": "launcher", "elapsed_s": 7.0}
+
+
+def test_a_devices_turn_is_let_go_while_workers_stand_still(tmp_path: Path) -> None:
+    """Other runs of the machine get the device, and it is taken back before the job goes on."""
+    place = tmp_path / "gpu.lock"
+
+    @contextmanager
+    def alone() -> Iterator[None]:
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+        os.close(descriptor)
+
+    def is_free() -> bool:
+        descriptor = os.open(place, os.O_RDWR)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+    pauses = Pauses()
+    with pauses.turn(alone) as mine:
+        assert mine
+        assert not is_free()
+        pauses.freeze()
+        pauses.let_turns_go()
+        assert is_free()
+        with pauses.turn(alone) as late:
+            assert not late  # whoever asks while all stand still
+        assert is_free()
+        pauses.take_turns()
+        assert not is_free()
+        pauses.open()
+    assert is_free()
