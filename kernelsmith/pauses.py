@@ -43,7 +43,17 @@ class _Turn:
 
     enter: Callable[[], AbstractContextManager[None]]
     stack: ExitStack = field(default_factory=ExitStack)
+    taken: bool = False
     over: bool = False
+
+    def take(self) -> None:
+        if not self.taken:
+            self.stack.enter_context(self.enter())
+            self.taken = True
+
+    def let_go(self) -> None:
+        self.taken = False
+        self.stack.close()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,7 +145,7 @@ class Pauses:
         the machine get theirs. False: they stood still while this waited for its turn; ask again.
         """
         held = _Turn(enter)
-        held.stack.enter_context(enter())
+        held.take()
         try:
             with self._changed:
                 if self._level != "freeze":
@@ -146,7 +156,7 @@ class Pauses:
                 held.over = True
                 if held in self._turns:
                     self._turns.remove(held)
-            held.stack.close()
+            held.let_go()
 
     # ------------------------------------------------------------------------ who closes and opens
 
@@ -166,7 +176,7 @@ class Pauses:
         with self._changed:
             turns = list(self._turns)
         for held in turns:
-            held.stack.close()
+            held.let_go()
 
     def join(self, calls: Calls) -> None:
         """From now on these calls are among those that a pause waits for."""
@@ -185,11 +195,11 @@ class Pauses:
         with self._changed:
             turns = list(self._turns)
         for held in turns:
-            held.stack.enter_context(held.enter())
+            held.take()
             with self._changed:
                 over = held.over
             if over:  # its holder was interrupted meanwhile
-                held.stack.close()
+                held.let_go()
 
     def skip(self, seconds: float) -> None:
         """The whole process stood still for so long, or the machine did."""

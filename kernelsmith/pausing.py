@@ -197,7 +197,8 @@ class Keeper:
         checked: dict[str, Any] = {}
         try:
             # Taken back before it was paused: nothing stood still, and something may be timed now.
-            for name, judge in self.judges.items() if self._paused_at_s else ():
+            nothing_stood = level == "resident" and not self._paused_at_s
+            for name, judge in () if nothing_stood else self.judges.items():
                 if isinstance(judge, Rechecked):
                     checked[name] = judge.recheck(nonce)
         except EvidenceError as error:
