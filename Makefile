@@ -17,7 +17,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.kernelsmith-setup
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup run rehearse test test-slow lint proof-mutants proof-cheats proof-statistics proof-triton proof-conformance proof-math proof-kills proof-fuzz proof-cuda check-gpu gpu-bundle bench-agent bench figures clean
+.PHONY: setup run rehearse test test-slow lint proof-mutants proof-cheats proof-statistics proof-triton proof-conformance proof-math proof-kills proof-night proof-fuzz proof-cuda check-gpu gpu-bundle bench-agent bench figures clean
 
 setup: $(STAMP)
 
@@ -84,6 +84,24 @@ proof-math: setup
 # The agent's night on scripted replies, killed fifty times and resumed (about 50 minutes).
 proof-kills: setup
 	$(BIN)/python benchmarks/agent_kills.py --kills 50 --kills-a-night 10
+# The night: ways out of each sandbox, what a warm job costs in each, runs killed and struck at
+# random moments, a soak. Docker's rows need an engine (tests/ci/engine.sh starts one where it can).
+# NIGHT_MINUTES: for the ways out, and for the kills; what the time does not suffice for is done by
+# the next call. About 2 * NIGHT_MINUTES + NIGHT_ENGINE_MINUTES + NIGHT_SOAK_MINUTES + 10 in all.
+NIGHT_MINUTES ?= 40
+NIGHT_ENGINE_MINUTES ?= 15
+NIGHT_SOAK_MINUTES ?= 20
+NIGHT_KILLS ?= 300
+NIGHT_ENGINE_KILLS ?= 400
+NIGHT := $(BIN)/python benchmarks/night
+ENGINE_KILLS := --sandbox docker --engine --kills $(NIGHT_ENGINE_KILLS) --minutes $(NIGHT_ENGINE_MINUTES)
+proof-night: setup
+	tests/ci/engine.sh $(NIGHT)/escapes.py --minutes $(NIGHT_MINUTES)
+	tests/ci/engine.sh $(NIGHT)/latency.py
+	$(NIGHT)/kills.py --kills $(NIGHT_KILLS) --minutes $(NIGHT_MINUTES)
+	tests/ci/engine.sh sh -c '[ -z "$$DOCKER_HOST" ] || exec $(NIGHT)/kills.py $(ENGINE_KILLS)'
+	$(NIGHT)/soak.py --minutes $(NIGHT_SOAK_MINUTES)
+	$(BIN)/python benchmarks/figures.py
 # Hostile sources, traces, IR, files and answers that nobody drew before, for so many minutes.
 FUZZ_MINUTES ?= 10
 proof-fuzz: setup
