@@ -128,7 +128,6 @@ def resumed_run(
     from kernelsmith.lineage.database import RUN_PATIENCE_S, Patience, open_for_reading
     from kernelsmith.lineage.definitions import definition
     from kernelsmith.lineage.store import open_store
-    from kernelsmith.processes import this_process
 
     pauses = Pauses()
     started_s = pauses.clock()
@@ -172,22 +171,34 @@ def resumed_run(
             pauses,
         )
         budget = budget_again(request, standing.began, before, more)
-        facts = {"process": this_process(), "elapsed_s": before.elapsed_s, "proofs": parts.proofs}
-        limits: dict[str, Any] = {
-            "time_limit_s": budget.time_limit_s,
-            "max_candidates": budget.max_candidates,
-            "versions": versions(),
-        }
-        if request.agent is not None:
-            limits["budget_usd"] = request.agent.budget_usd
-            limits["budget_tokens"] = request.agent.budget_tokens
-        store.append(run_id, "resumed", {**facts, **limits})
+        store.append(run_id, "resumed", _taken_up(request, parts, before, budget))
         proposer = stack.enter_context(
             wiring.proposer(_proposer_parts(request, parts, run_id, row["seed"], endpoint, wiring))
         )
         setup = _setup(wiring, run_id, parts, proposer, store, budget, interrupts, started_s)
         with _kept(replace(setup, before=before), parts, db, notice) as kept:
             yield kept
+
+
+def _taken_up(
+    request: Request, parts: Parts, before: "Before", budget: "loop.Budget"
+) -> dict[str, Any]:
+    """What the record says of a run that goes on: by whom, with what, and what it may still use."""
+    from kernelsmith.processes import this_process
+
+    facts: dict[str, Any] = {
+        "process": this_process(),
+        "elapsed_s": before.elapsed_s,
+        "proofs": parts.proofs,
+        "sandbox": parts.sandbox.describe(),
+        "versions": versions(),
+        "time_limit_s": budget.time_limit_s,
+        "max_candidates": budget.max_candidates,
+    }
+    if request.agent is not None:
+        facts["budget_usd"] = request.agent.budget_usd
+        facts["budget_tokens"] = request.agent.budget_tokens
+    return facts
 
 
 def judge_file(wiring: Wiring, single: Single) -> Verdict:
