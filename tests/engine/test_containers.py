@@ -80,7 +80,7 @@ def test_what_a_candidate_finds_inside_is_nobodys_user_no_network_and_no_engine(
     source = """
 import os
 def forward(x):
-    links = os.listdir("/sys/class/net")
+    links = [line.split(":")[0].strip() for line in open("/proc/self/net/dev") if ":" in line]
     raise ValueError(repr((os.getuid(), links, os.path.exists("/var/run/docker.sock"))))
 """
     failure = submit(docker.start("frontend"), source).failure
