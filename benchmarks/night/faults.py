@@ -57,7 +57,7 @@ CALLS = {
 }
 NAMES_A_PATH = {82: 0, 83: 0, 84: 0, 87: 0, 264: 1, 316: 1, 258: 1, 263: 1}
 """Which argument is the path; the others' first argument is a descriptor."""
-Fault = Literal["kill", "torn", "hold", "ENOSPC", "EIO", "EROFS"]
+Fault = Literal["kill", "torn", "power", "hold", "ENOSPC", "EIO", "EROFS"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,11 +131,12 @@ def proceed(watched: Watched, number: int) -> None:
 
 
 def strike(watched: Watched, point: Point, number: int, fault: Fault, hold_s: float = 0.5) -> None:
-    """Places the fault at this call. "torn" writes half of what was to be written, then kills."""
+    """Places the fault at this call. "torn" writes half of what was to be written, then kills;
+    "power" kills, and the caller makes of the disk what a power cut leaves."""
     if fault == "hold":
         time.sleep(hold_s)
         proceed(watched, number)
-    elif fault in ("kill", "torn"):
+    elif fault in ("kill", "torn", "power"):
         if fault == "torn" and point.call in ("write", "pwrite64"):
             _write_half(point)
         os.kill(watched.pid, signal.SIGKILL)
@@ -238,10 +239,15 @@ def _text_at(thread: int, address: int) -> str:
         return memory.read(256).partition(b"\0")[0].decode("utf-8", "replace")
 
 
-def _write_half(point: Point) -> None:
+def written(point: Point, nbytes: int) -> bytes:
+    """The first bytes of what a write is about to write."""
     with open(f"/proc/{point.thread}/mem", "rb", buffering=0) as memory:
         memory.seek(point.address)
-        half = memory.read(point.nbytes // 2)
+        return memory.read(nbytes)
+
+
+def _write_half(point: Point) -> None:
+    half = written(point, point.nbytes // 2)
     process = os.pidfd_open(point.thread)
     try:
         libc = ctypes.CDLL(None, use_errno=True)

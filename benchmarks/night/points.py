@@ -17,6 +17,7 @@ from typing import Any, get_args
 import faults
 import record
 from faults import Fault, Point
+from power import Disk
 from record import Record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,7 +63,7 @@ def plan(count: int, seen: Sequence[Point], draw: random.Random) -> list[tuple[i
         (number, fault)
         for number, point in enumerate(seen)
         for fault in get_args(Fault)
-        if fault not in ("torn", "hold") or (fault == "torn" and point.call in WRITES)
+        if fault != "hold" and (fault != "torn" or point.call in WRITES)
     ]
     draw.shuffle(pairs)
     return pairs[:count]
@@ -141,23 +142,28 @@ def _life(
     def work() -> int:
         return main([*words, "--db", str(folder / "runs.db")], wiring=fake_wiring())
 
+    disk = Disk(folder) if fault == "power" else None
     watched = faults.forked(work, ready)
     struck = None
     for count, (point, number) in enumerate(faults.points(watched)):
         if seen is not None:
             seen.append(point)
+        if disk is not None and struck is None:
+            disk.note(point)
         if count == at:
             struck = point
             faults.strike(watched, point, number, fault)
         else:
             faults.proceed(watched, number)
+    if disk is not None and struck is not None:
+        disk.cut(random.Random(at))
     status = os.waitstatus_to_exitcode(os.waitpid(watched.pid, 0)[1])
     return _Life(said=said.read_text().splitlines(), code=status, point=struck)
 
 
 def _ending(life: _Life, fault: Fault) -> Iterator[str]:
     """A killed life dies; another that does not succeed ends in one line with a hint."""
-    if fault in ("kill", "torn"):
+    if fault in ("kill", "torn", "power"):
         if life.code != -signal.SIGKILL:
             yield f"was to be killed and ended with {life.code}"
         return

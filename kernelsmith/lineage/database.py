@@ -163,8 +163,10 @@ def open_for_writing(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Data
         connection = _connect(path, "mode=rwc", busy_timeout_s)
         try:
             state = identity.revision_of(path, driver_of(connection))
+            # EXTRA: each commit is synced, and so is the folder after the journal of a new file is
+            # removed: one that came back after a power cut would undo all that followed it.
+            _pragma(connection, "synchronous=EXTRA")
             _pragma(connection, "journal_mode=WAL")
-            _pragma(connection, "synchronous=FULL")
             if state != HEAD_REVISION:
                 _migrate(path, connection)
         except BaseException:

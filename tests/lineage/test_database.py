@@ -41,7 +41,7 @@ def test_foreign_keys_are_on_and_every_commit_is_synced(tmp_path: Path) -> None:
     store = open_store(tmp_path / "runs.db")
     with store.database.reading() as connection:
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
-        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 3
     store.close()
 
 
