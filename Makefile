@@ -122,6 +122,7 @@ NOT_BUNDLED := torch|triton|numpy|scipy|llvmlite|sympy|mpmath|networkx|jinja2|fs
 NOT_BUNDLED := $(NOT_BUNDLED)|setuptools|mypy|librt|ast_serialize|ruff|import-linter|grimp|build
 NOT_BUNDLED := $(NOT_BUNDLED)|hypothesis|sortedcontainers|pytest|execnet|iniconfig|pluggy
 NOT_BUNDLED := $(NOT_BUNDLED)|pyproject_hooks|hatchling|trove|pathspec
+NOT_BUNDLED := $(NOT_BUNDLED)|transformers|tokenizers|hf-xet|huggingface_hub|regex|safetensors|tqdm|pyarrow
 PLATFORMS := manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014 manylinux1
 gpu-bundle: setup
 	rm -rf gpu-bundle && mkdir gpu-bundle
