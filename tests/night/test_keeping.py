@@ -42,15 +42,15 @@ def judged(kit: Kit, numbers: range, **faults: Any) -> dict[str, int]:
 
 def test_rejected_candidates_leave_nothing(monkeypatch: Any) -> None:
     kit = small_kit(monkeypatch)
-    before = judged(kit, range(8), gain=1.0)
-    assert judged(kit, range(8, 24), gain=1.0) == before
+    before = judged(kit, range(6), gain=1.0)
+    assert judged(kit, range(6, 12), gain=1.0) == before
     assert before["texts"] == before["classes"]
 
 
 def test_accepted_candidates_leave_the_newest_ready_and_no_hidden_plan(monkeypatch: Any) -> None:
     kit = small_kit(monkeypatch)
-    before = judged(kit, range(8), gain=1.05)
-    assert judged(kit, range(8, 14), gain=1.05) == before
+    before = judged(kit, range(6), gain=1.05)
+    assert judged(kit, range(6, 9), gain=1.05) == before
     assert before["known"] == keeping.ACCEPTED_KEPT + 1
     first = kit.candidate(number=0, gain=1.05)
     assert kit.gate.judge(kit.candidate(gain=1.2), first, 20).accepted  # it is traced again

@@ -6,7 +6,7 @@ from pathlib import Path
 from kernelsmith.sandbox.removal import remove_tree
 from kernelsmith.sandbox.spool import sweep
 
-DEPTH = 3000
+DEPTH = 1100  # more than Python calls within one another
 
 
 def nested(folder: Path, depth: int) -> None:
