@@ -16,7 +16,8 @@ After each kill:
 
 and at each end the same candidates have the same verdicts as in a run that nobody disturbed, no
 spool is left and the database is one file. ``points.py`` strikes each write and message of a run on
-fakes: a kill before it, half of it and a kill, no space, an input/output error, a read-only disk.
+fakes: a kill before it, half of it and a kill, a power cut, no space, an input/output error, a
+read-only disk.
 
 The self-proof at each start is left out and the final timing has fewer sessions; loop, gate,
 sandbox, workers and database are real.
@@ -48,6 +49,7 @@ from agent import night as agent_night
 from lives import Night
 from record import Record
 
+from kernelsmith.sandbox.choose import choose
 from kernelsmith.wiring import versions
 
 RESULT = Path(__file__).resolve().parents[1] / "results" / "night_kills.json"
@@ -250,6 +252,8 @@ class _Played:
             problems.append(f"the last life ended with {code}: {life.said[-2:]}")
         if last.statuses != whole.statuses:
             problems.append(f"ends with {last.statuses}, undisturbed {whole.statuses}")
+        if finished:  # killed at its very end: what it left is swept by whoever comes next
+            choose(self.night.sandbox, trusted_origin=True).close()
         problems += [f"left over: {each}" for each in self._left_over()]
         return self.kills, problems
 
