@@ -13,6 +13,7 @@ import typer
 
 from kernelsmith import config
 from kernelsmith.cli import (
+    auditing,
     gating,
     library_commands,
     lineage_commands,
@@ -77,6 +78,7 @@ def build_app() -> typer.Typer:
     app.command("review")(_aborting(reviewing.review))
     app.command("gate")(_aborting(gating.gate))
     app.command("order")(_aborting(ordering.order))
+    app.command("audit")(_aborting(auditing.audit))
     app.command("merge")(_aborting(merging.merge))
     app.command("export")(_aborting(shipping.export))
     app.command("verify")(_aborting(verifying.verify))

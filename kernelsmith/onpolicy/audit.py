@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernelsmith.onpolicy.comparing import Compared, compare
-from kernelsmith.onpolicy.disagreement import OtherIds, OtherMasks, other_ids, other_masks
+from kernelsmith.onpolicy.disagreement import OtherIds, OtherMasks, end_of, other_ids, other_masks
 from kernelsmith.onpolicy.distribution import Bin, Distribution
-from kernelsmith.onpolicy.evidence import Evidence, Witness
+from kernelsmith.onpolicy.evidence import Evidence, FirstDifference, Place, Witness
 from kernelsmith.onpolicy.faults import Faults, merged
 from kernelsmith.onpolicy.metrics import Figures, Metrics
 from kernelsmith.onpolicy.model import LAYERS, Dump, Fault, Header, Layer
@@ -24,6 +24,7 @@ from kernelsmith.onpolicy.pairing import Alone, Pair, pairs
 from kernelsmith.onpolicy.trajectory import OtherState, Trajectories
 from kernelsmith.onpolicy.watching import Watch
 
+Placed = OtherIds | OtherMasks | OtherState | FirstDifference
 Verdict = Literal["on-policy", "off-policy", "undecidable"]
 Status = Literal["equal", "broken", "undecidable", "not recorded", "not applicable"]
 
@@ -46,6 +47,7 @@ class Audit:
     evidence: Evidence
     ids: OtherIds | None
     masks: OtherMasks | None
+    lengths: Place | None
     state: OtherState | None
     payload: OtherState | None
     faults: tuple[Fault, ...]
@@ -54,6 +56,22 @@ class Audit:
     confounded: bool
     sampler: Header
     trainer: Header
+
+    @property
+    def broken_place(self) -> Place | None:
+        """Where the first broken layer broke first; None where none did."""
+        found: dict[Layer, tuple[Placed | None, ...]] = {
+            "state": (self.state,),
+            "token": (self.payload, self.ids, self.masks),
+            "numeric": (self.evidence.first,),
+        }
+        for layer, status in self.layers:
+            if status == "broken":
+                places = [one.place for one in found[layer] if one is not None]
+                if layer == "token" and self.lengths is not None:
+                    places.append(self.lengths)
+                return min(places, key=lambda place: place.index, default=None)
+        return None
 
     def status(self, layer: Layer) -> Status:
         """What is known of one layer."""
@@ -90,7 +108,8 @@ class _View:
         self._other_sequences = self._other_mask_tokens = 0
         self._astray: set[str] = set()
         self._unseen = 0
-        self._had_ids = self._had_numbers = self._lengths_differ = False
+        self._had_ids = self._had_numbers = False
+        self._lengths: Place | None = None
 
     def pair(self, pair: Pair) -> None:
         """Takes one pair."""
@@ -114,7 +133,8 @@ class _View:
             self._masks = self._masks or other_masks(compared)
         if compared.first_id is None and compared.lengths is None:
             return
-        self._lengths_differ = self._lengths_differ or compared.lengths is not None
+        if compared.lengths is not None and self._lengths is None:
+            self._lengths = end_of(compared)
         if name not in self._astray and compared.first_id is not None:
             self._other_sequences += 1
             self._ids = self._ids or other_ids(compared)
@@ -135,7 +155,9 @@ class _View:
         faults = merged(sampler.faults(), trainer.faults(), met.all(), self._watch.faults(), token)
         broken: dict[Layer, bool] = {
             "state": self._trajectories.state is not None,
-            "token": bool(token) or self._lengths_differ or self._trajectories.payload is not None,
+            "token": bool(token)
+            or self._lengths is not None
+            or self._trajectories.payload is not None,
             "numeric": figures.not_one > 0,
         }
         recorded: dict[Layer, bool] = {
@@ -154,6 +176,7 @@ class _View:
             evidence=evidence,
             ids=self._ids,
             masks=self._masks,
+            lengths=self._lengths,
             state=self._trajectories.state,
             payload=self._trajectories.payload,
             faults=faults,
@@ -170,7 +193,8 @@ class _View:
             place = self._ids.place
             detail = (
                 f"sequence {place.sequence}, turn {place.turn}, token {place.token}: "
-                f"{self._ids.sampler} at the sampler, {self._ids.trainer} at the trainer"
+                f"id {self._ids.sampler[self._ids.before]} at the sampler, "
+                f"{self._ids.trainer[self._ids.before]} at the trainer"
             )
             found.append(_fault("other_ids", detail, place.sampler_place, self._other_sequences))
         if self._masks is not None:

@@ -72,7 +72,7 @@ def compare(pair: Pair, *, out_of_context: bool = False) -> Compared:
         pair=pair,
         dtypes=found.dtypes,
         at=at,
-        turns=_turns(pair, a.mask if a.mask is not None else b.mask)[at],
+        turns=turn_numbers(pair)[at],
         same=found.same[at],
         sampler=found.values[0][at],
         trainer=found.values[1][at],
@@ -154,18 +154,22 @@ def _trained(a: Turn, b: Turn, size: int) -> Mask:
     return trained
 
 
-def _turns(pair: Pair, mask: Mask | None) -> npt.NDArray[np.int64]:
-    """The turn of each token: the number it has, else which run of trained tokens it ends in."""
+def turn_numbers(pair: Pair) -> npt.NDArray[np.int64]:
+    """The turn of each token: the number it has, else how many runs of trained tokens end before
+    it (the sampler's mask decides, if it has one)."""
+    masks = (pair.sampler.turn.mask, pair.trainer.turn.mask)
+    mask = next((mask for mask in masks if mask is not None), None)
     size = max(len(pair.sampler.turn), len(pair.trainer.turn))
     for turn in (pair.sampler.turn, pair.trainer.turn):
         if turn.index is not None:
             return np.full(size, turn.index, dtype=np.int64)
     if mask is None:
         return np.zeros(size, dtype=np.int64)
-    begins = mask & ~np.concatenate(([False], mask[:-1]))
-    runs = np.cumsum(begins) - 1
+    # What is masked before a run belongs to the turn of that run.
+    ended = np.concatenate(([False], mask[:-1] & ~mask[1:]))[: len(mask)]
+    runs = np.cumsum(ended)
     rest = np.full(max(0, size - len(runs)), runs[-1] if len(runs) else 0)
-    return np.concatenate((runs, rest)).clip(0)
+    return np.concatenate((runs, rest))
 
 
 def _first_other(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelsmith.onpolicy.comparing import Compared
+from kernelsmith.onpolicy.comparing import Compared, turn_numbers
 from kernelsmith.onpolicy.evidence import Place, place_of
 from kernelsmith.onpolicy.model import Mask, TokenIds
 
@@ -17,7 +17,7 @@ _AGREE = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherIds:
-    """Where ids first differ and what stands there (from ``_AROUND`` tokens before it on).
+    """Where ids first differ and what stands around it, ``before`` tokens of it in front.
 
     ``rejoin``: after how many tokens of the sampler's and of the trainer's the two agree again;
     None if they do not within sight. Unequal numbers mean that one text was cut into tokens in two
@@ -29,7 +29,7 @@ class OtherIds:
     trainer: tuple[int, ...]
     rejoin: tuple[int, int] | None
     trained: bool
-    sequences: int = 1
+    before: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +51,22 @@ def other_ids(compared: Compared) -> OtherIds:
     at = compared.first_id
     if at is None:
         at = min(len(a), len(b))
-    turn = a.index if a.index is not None else 0
     before = max(0, at - _AROUND)
     masks = [mask for mask in (a.mask, b.mask) if mask is not None]
     return OtherIds(
-        place=place_of(compared, at, turn),
+        place=place_of(compared, at, _turn(compared, at)),
         sampler=_window(a.tokens, before, at),
         trainer=_window(b.tokens, before, at),
         rejoin=_rejoin(a.tokens, b.tokens, at),
+        before=at - before,
         trained=all(bool(mask[at]) for mask in masks if at < len(mask)),
     )
+
+
+def end_of(compared: Compared) -> Place:
+    """Where the shorter of two stretches ends."""
+    at = min(len(compared.pair.sampler.turn), len(compared.pair.trainer.turn))
+    return place_of(compared, at, _turn(compared, at))
 
 
 def other_masks(compared: Compared) -> OtherMasks:
@@ -72,12 +78,17 @@ def other_masks(compared: Compared) -> OtherMasks:
     size = min(len(a.mask), len(b.mask))
     mine, theirs = a.mask[:size], b.mask[:size]
     return OtherMasks(
-        place=place_of(compared, compared.first_mask, a.index if a.index is not None else 0),
+        place=place_of(compared, compared.first_mask, _turn(compared, compared.first_mask)),
         only_sampler=int(np.count_nonzero(mine & ~theirs)),
         only_trainer=int(np.count_nonzero(theirs & ~mine)),
         shifted=_shift(mine, theirs),
         tokens=compared.masks,
     )
+
+
+def _turn(compared: Compared, at: int) -> int:
+    numbers = turn_numbers(compared.pair)
+    return int(numbers[min(at, len(numbers) - 1)])
 
 
 def _window(ids: TokenIds | None, start: int, at: int) -> tuple[int, ...]:

@@ -42,7 +42,8 @@ class Distribution:
             held += np.bincount(places, minlength=len(held))
 
     def bins(self) -> tuple[Bin, ...]:
-        """From far below 1 to far above it; empty bins at both ends are left out."""
+        """From far below 1 to far above it; on each side from its first bin that has a token to its
+        last."""
         edges = [0.0, *(float(edge) for edge in _EDGES), math.inf]
         below = [
             Bin(name=f"r < 1 by {_range(low, high)}", low=-high, high=-low, tokens=int(count))
@@ -55,7 +56,7 @@ class Distribution:
         middle = [Bin(name="exactly 1", low=0.0, high=0.0, tokens=self._same)]
         if self._zero_signs:
             middle.append(Bin(name="sign of zero", low=0.0, high=0.0, tokens=self._zero_signs))
-        return (*_trimmed(below[::-1]), *middle, *_trimmed(above[::-1])[::-1])
+        return (*_trimmed(below)[::-1], *middle, *_trimmed(above))
 
     def share_above(self, size: float) -> float:
         """Of the tokens whose log ratio is not 0 the share with |log ratio| ≥ ``size``, a power of
@@ -74,9 +75,9 @@ def _range(low: float, high: float) -> str:
 
 
 def _trimmed(bins: Sequence[Bin]) -> list[Bin]:
-    """Without the empty ones in front."""
-    start = next((i for i, one in enumerate(bins) if one.tokens), len(bins))
-    return list(bins[start:])
+    """Without the empty ones at both ends."""
+    full = [place for place, one in enumerate(bins) if one.tokens]
+    return list(bins[full[0] : full[-1] + 1]) if full else []
 
 
 def bars(bins: Sequence[Bin], width: int = 40) -> list[str]:

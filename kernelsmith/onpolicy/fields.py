@@ -16,6 +16,9 @@ from kernelsmith.onpolicy.model import Side
 
 Names = tuple[str, ...]
 
+SIDES: tuple[Side, ...] = ("sampler", "trainer")
+IDS = ("sequence", "sequence_id", "id", "request_id", "rollout_id", "example_id", "uid", "index")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fields:
@@ -31,8 +34,8 @@ class Fields:
     tokens: Names = ()
     mask: Names = ()
     length: Names = ()
-    sequence: Names = ("sequence",)
-    turn: Names = ("turn", "index")
+    sequence: Names = IDS
+    turn: Names = ("turn", "turn_idx")
     epoch: Names = ("epoch",)
     weights: Names = ("weights",)
     state: Names = ("state",)
@@ -61,8 +64,6 @@ STACKS: tuple[Fields, ...] = (
         trainer=("old_log_probs",),
         tokens=("responses",),
         mask=("response_mask",),
-        sequence=("sequence", "request_id", "uid"),
-        turn=("turn",),
         weights=("weights", "param_version"),
     ),
     Fields(
@@ -72,8 +73,6 @@ STACKS: tuple[Fields, ...] = (
         tokens=("tokens",),
         mask=("loss_mask", "loss_masks"),
         length=("response_length", "response_lengths"),
-        sequence=("sequence", "index", "sample_indices"),
-        turn=("turn",),
         weights=("weights", "weight_versions"),
     ),
     Fields(
@@ -82,8 +81,6 @@ STACKS: tuple[Fields, ...] = (
         trainer=(),
         tokens=("completion_ids",),
         mask=("completion_mask",),
-        sequence=("sequence", "example_id", "rollout_id"),
-        turn=("turn",),
     ),
     Fields(
         stack="prime-rl",
@@ -91,8 +88,6 @@ STACKS: tuple[Fields, ...] = (
         trainer=("trainer_logprobs",),
         tokens=("input_ids",),
         mask=("loss_mask",),
-        sequence=("sequence", "example_id", "rollout_id"),
-        turn=("turn",),
     ),
     Fields(
         stack="TorchTitan",
@@ -100,11 +95,16 @@ STACKS: tuple[Fields, ...] = (
         trainer=("policy_logprobs", "trainer_logprobs"),
         tokens=("token_ids",),
         mask=("loss_mask",),
-        sequence=("sequence", "rollout_id"),
-        turn=("turn",),
         weights=("weights", "min_policy_version", "policy_version"),
     ),
     NATIVE,
+    Fields(
+        stack="none of these",
+        sampler=("logprobs", "log_probs", "token_logprobs", "logps"),
+        trainer=("logprobs", "log_probs", "token_logprobs", "logps"),
+        tokens=("tokens", "token_ids", "input_ids", "ids"),
+        mask=("mask", "loss_mask", "response_mask"),
+    ),
 )
 """In the order in which they are tried; what a file's first record holds decides."""
 
@@ -131,7 +131,7 @@ def mapping(words: Iterable[str]) -> tuple[Mapped, ...]:
         left, equals, name = word.partition("=")
         side: Side | None = None
         what = left
-        for one in ("sampler", "trainer"):
+        for one in SIDES:
             if left.startswith(f"{one}."):
                 side, what = one, left.partition(".")[2]
                 if what == "logprobs":
@@ -153,29 +153,46 @@ def fields_of(
     file: str,
     *,
     native: bool = False,
-) -> Fields:
+) -> tuple[Fields, Side]:
     """The fields of a file by the names that its first record holds; what is mapped comes first.
 
     The first stack whose log-probs *and* tokens or mask are there, else the first whose log-probs
-    are. A ``native`` file has a header that says so, and need not have log-probs.
+    are. Where there are only log-probs that a stack gives the other side, they are taken: the
+    second of what is returned says whose they are by their name. A ``native`` file has a header
+    that says so, and need not have log-probs.
 
     Raises:
-        InputError: no log-probs of this side are there, or a mapped name is not.
+        InputError: no log-probs are there, or a mapped name is not.
     """
-    mine = [each for each in mapped if each.side in (None, side)]
+    told = _told(names, side, mapped, file)
+    if native:
+        return replace(NATIVE, **_overrides(told)), side
+    other: Side = "trainer" if side == "sampler" else "sampler"
+    for whose in (side, other):
+        held = [one for one in STACKS if side in told or _any(one.logprobs(whose), names)]
+        whole = [one for one in held if _any(one.tokens, names) or _any(one.mask, names)]
+        if held:
+            one = (whole or held)[0]
+            return replace(one, **{side: one.logprobs(whose), **_overrides(told)}), whose
+    raise _absent(f"no log-probs of the {side} in {file}", names, side)
+
+
+def _told(
+    names: Collection[str], side: Side, mapped: Iterable[Mapped], file: str
+) -> dict[str, Names]:
     told: dict[str, Names] = {}
-    for each in mine:
-        of_other_side = each.what in ("sampler", "trainer") and each.what != side
-        if each.name not in names and not of_other_side:
+    for each in mapped:
+        if each.side not in (None, side) or (each.what in SIDES and each.what != side):
+            continue
+        if each.name not in names:
             raise _absent(f"no field {each.name!r} in {file}", names)
         told[each.what] = (each.name,)
-    if native:
-        return replace(NATIVE, **_overrides(told))
-    held = [one for one in STACKS if side in told or _any(one.logprobs(side), names)]
-    whole = [one for one in held if _any(one.tokens, names) or _any(one.mask, names)]
-    if not held:
-        raise _absent(f"no log-probs of the {side} in {file}", names, side)
-    return replace((whole or held)[0], **_overrides(told))
+    return told
+
+
+def holds(names: Collection[str]) -> bool:
+    """Whether any stack's log-probs are among the names."""
+    return any(_any((*one.sampler, *one.trainer), names) for one in STACKS)
 
 
 def _overrides(told: Mapping[str, Names]) -> dict[str, Any]:

@@ -89,14 +89,25 @@ def _ids(ids: OtherIds) -> Hint:
             look_at="another draw of the sampler, another prompt, or sequences paired wrongly",
         )
     ours, theirs = ids.rejoin
-    if ours != theirs:
+    evidence = (
+        f"{place}, {where}; {ours} ids of the sampler stand where the trainer has {theirs}, and "
+        "those behind them are equal again"
+    )
+    if ours != theirs and ours and theirs:
         return Hint(
             kind="retokenised",
             explanation="the same text may have been tokenised again",
-            evidence=f"{place}, {where}; {ours} ids of the sampler stand where the trainer has "
-            f"{theirs}, and the ids behind them are equal again",
+            evidence=evidence,
             look_at="chat templates and decode-encode round trips; give ids, not text, to the "
             "trainer",
+        )
+    if ours != theirs:
+        return Hint(
+            kind="put in" if theirs else "left out",
+            explanation=f"the trainer has ids {'more' if theirs else 'fewer'} than the sampler",
+            evidence=evidence,
+            look_at="templates that add or strip tokens: begin and end of turn, thinking, "
+            "whitespace",
         )
     return Hint(
         kind="replaced",

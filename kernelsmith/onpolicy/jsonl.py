@@ -6,14 +6,15 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kernelsmith.errors import InputError
 from kernelsmith.onpolicy.faults import Faults
-from kernelsmith.onpolicy.fields import Mapped, fields_of
+from kernelsmith.onpolicy.fields import Mapped, fields_of, holds
 from kernelsmith.onpolicy.model import SCHEMA, Fault, Header, Side, Turn
-from kernelsmith.onpolicy.records import Reading, header_of, turn_of
+from kernelsmith.onpolicy.records import Reading, header_of, side_faults, turn_of
 
 _MINUS_ZERO = re.compile(rb"-0(?=[\s,\]])")
 
@@ -25,15 +26,19 @@ class JsonLines:
     cannot be read ``malformed``. What comes after is read all the same.
     """
 
-    def __init__(self, path: Path, side: Side, mapped: tuple[Mapped, ...]) -> None:
-        """Reads as far as the first record.
+    def __init__(
+        self, path: Path, side: Side, mapped: tuple[Mapped, ...], *, bare: bool = False
+    ) -> None:
+        """Reads as far as the first record. ``bare``: it need not have log-probs.
 
         Raises:
             InputError: the file has no record with log-probs of this side.
         """
+        self._bare = bare
         self._path, self._side = path, side
         self._faults = Faults()
         self._reading = self._begin(mapped)
+        self._faults.add(*side_faults(self._reading))
 
     @property
     def header(self) -> Header:
@@ -51,12 +56,7 @@ class JsonLines:
             if record is None:
                 continue
             if "schema" in record:  # a writer that was started again says again what it is
-                reading = Reading(
-                    fields=reading.fields,
-                    side=reading.side,
-                    header=header_of(record),
-                    expected=reading.expected,
-                )
+                reading = replace(reading, header=header_of(record))
                 continue
             turn, faults = turn_of(record, reading, number, place)
             self._faults.add(*faults)
@@ -73,14 +73,19 @@ class JsonLines:
                 header, native = header_of(record), True
                 continue
             name = str(self._path)
-            fields = fields_of(record.keys(), self._side, mapped, name, native=native)
+            bare = self._bare and not holds(record.keys())
+            fields, whose = fields_of(
+                record.keys(), self._side, mapped, name, native=native or bare
+            )
             expected = any(field in record for field in fields.logprobs(self._side))
-            return Reading(fields=fields, side=self._side, header=header, expected=expected)
+            return Reading(
+                fields=fields, side=self._side, header=header, expected=expected, whose=whose
+            )
         if not native:
             raise InputError(
                 f"{self._path} has no record that can be read", hint="JSON lines, one object a line"
             )
-        fields = fields_of((), self._side, (), str(self._path), native=True)
+        fields, _ = fields_of((), self._side, (), str(self._path), native=True)
         return Reading(fields=fields, side=self._side, header=header)
 
     def _check_schema(self, schema: object) -> None:

@@ -47,7 +47,8 @@ class Figures:
     - ``not_one``: tokens whose bits differ; ``zero_signs`` those of them that are −0 beside +0
       (their r is 1, their bits are not the same); ``infinite`` those with r = 0 or ∞.
     - ``ratio_mean`` = E r, ``ratio_min``, ``ratio_max``; ``ratio_mean_less_one`` = E (r − 1), exact
-      where ``ratio_mean`` rounds to 1. TorchTitan ``loss/ratio_mean``.
+      where ``ratio_mean`` rounds to 1; ``log_ratio_min``, ``log_ratio_max`` of d, likewise.
+      TorchTitan ``loss/ratio_mean``.
     - ``k1`` = E (s − t): verl ``kl``, slime ``mismatch_kl``.
     - ``k3`` = E (r − d − 1): verl ``k3_kl``, prime-rl ``mismatch_kl``, slime ``mismatch_k3_kl``.
     - ``chi2_token`` = E r² − 1, ``chi2_seq`` = E_q (∏r)² − 1: verl, log ratios clamped to ±20.
@@ -71,6 +72,8 @@ class Figures:
     ratio_mean_less_one: float | None
     ratio_min: float | None
     ratio_max: float | None
+    log_ratio_min: float | None
+    log_ratio_max: float | None
     k1: float | None
     k3: float | None
     chi2_token: float | None
@@ -206,6 +209,8 @@ class Metrics:
             ratio_mean_less_one=self._mean("less_one", self._finite),
             ratio_min=exp(self._low) if any_token else None,
             ratio_max=exp(self._high) if any_token else None,
+            log_ratio_min=self._low if any_token else None,
+            log_ratio_max=self._high if any_token else None,
             k1=self._mean("d", self._finite, sign=-1.0),
             k3=self._mean("k3", self._finite),
             chi2_token=self._mean("chi2", self._finite),

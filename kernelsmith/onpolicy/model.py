@@ -143,6 +143,7 @@ FAULTS = {
     "inexact": "a number is none of the dtype that the dump declares",
     "positive": "a log-prob is above 0",
     "counts": "the harness counted other tokens than the mask has",
+    "other_side": "the log-probs of a dump are those of the other side, by their name",
     "duplicate": "a turn stands twice in a dump",
     "empty": "no trained token is on both sides",
 }

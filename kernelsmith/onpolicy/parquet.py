@@ -8,7 +8,7 @@ from kernelsmith.errors import InputError, MissingError
 from kernelsmith.onpolicy.faults import Faults
 from kernelsmith.onpolicy.fields import Mapped, fields_of
 from kernelsmith.onpolicy.model import Fault, Header, Side, Turn
-from kernelsmith.onpolicy.records import Reading, header_of, turn_of
+from kernelsmith.onpolicy.records import Reading, header_of, side_faults, turn_of
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -29,10 +29,11 @@ class Parquet:
         self._side = side
         self._faults = Faults()
         self._file, names = _opened(path)
-        fields = fields_of(names, side, mapped, str(path))
+        fields, whose = fields_of(names, side, mapped, str(path))
         metadata = self._file.schema_arrow.metadata or {}
         told = {key.decode(): value.decode() for key, value in metadata.items()}
-        self._reading = Reading(fields=fields, side=side, header=header_of(told))
+        self._reading = Reading(fields=fields, side=side, header=header_of(told), whose=whose)
+        self._faults.add(*side_faults(self._reading))
         self._columns = [name for name in names if name in _all_names(self._reading)]
 
     @property

@@ -10,8 +10,11 @@ from kernelsmith.onpolicy.parquet import Parquet
 from kernelsmith.onpolicy.safetensors import Safetensors
 
 
-def open_dump(path: Path, side: Side, mapped: tuple[Mapped, ...] = ()) -> Dump:
-    """A dump of one side, read as far as its first record.
+def open_dump(
+    path: Path, side: Side, mapped: tuple[Mapped, ...] = (), *, bare: bool = False
+) -> Dump:
+    """A dump of one side, read as far as its first record. ``bare``: JSON lines may do without
+    log-probs, as a provider leaves them that gives none.
 
     Raises:
         InputError: not there, of no known format, or without log-probs of this side.
@@ -34,4 +37,4 @@ def open_dump(path: Path, side: Side, mapped: tuple[Mapped, ...] = ()) -> Dump:
     # A table of tensors begins behind its length of eight bytes.
     if begin[8:9] == b"{" and b"\0" in begin[:8]:
         return Safetensors(path, side, mapped)
-    return JsonLines(path, side, mapped)
+    return JsonLines(path, side, mapped, bare=bare)

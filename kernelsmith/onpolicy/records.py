@@ -16,12 +16,13 @@ _DTYPES: tuple[Dtype, ...] = ("bfloat16", "float16", "float32", "float64")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """How records of one file are read: by which names, for which side. ``expected``: whether each
-    must have log-probs, as its first has."""
+    must have log-probs, as its first has. ``whose``: whose they are by the name of their field."""
 
     fields: Fields
     side: Side
     header: Header
     expected: bool = True
+    whose: Side | None = None
 
 
 def turn_of(
@@ -93,6 +94,15 @@ def _own_faults(turn: Turn, side: Side, expected: bool) -> tuple[Fault, ...]:
     if turn.total_tokens is not None and sizes and turn.total_tokens != len(turn):
         add("counts", f"{turn.total_tokens:,} tokens counted, {len(turn):,} in the dump")
     return tuple(faults)
+
+
+def side_faults(reading: Reading) -> tuple[Fault, ...]:
+    """Named where a dump says that its log-probs are the other side's."""
+    for said, what in ((reading.header.side, "header"), (reading.whose, "field")):
+        if said not in (None, reading.side):
+            detail = f"its {what} says that they are the {said}'s"
+            return (Fault(kind="other_side", side=reading.side, detail=detail, hides=False),)
+    return ()
 
 
 def header_of(record: Mapping[str, Any]) -> Header:

@@ -10,7 +10,14 @@ from kernelsmith.onpolicy.hints import Hint, hints
 from kernelsmith.onpolicy.metrics import Figures
 from kernelsmith.onpolicy.model import FAULTS, Fault
 
-_IN_RATIO = ("ratio_mean", "ratio_mean_less_one", "ratio_min", "ratio_max")
+_IN_RATIO = (
+    "ratio_mean",
+    "ratio_mean_less_one",
+    "ratio_min",
+    "ratio_max",
+    "log_ratio_min",
+    "log_ratio_max",
+)
 _ELSEWHERE = ("tokens", "not_one", "zero_signs", "infinite", "by_turn", *_IN_RATIO)
 
 
@@ -30,6 +37,8 @@ def fields(found: Audit) -> dict[str, Any]:
             "max": figures.ratio_max,
             "first_index": None if first is None else first.place.index,
             "mean_less_one": figures.ratio_mean_less_one,
+            "log_min": figures.log_ratio_min,
+            "log_max": figures.log_ratio_max,
             "zero_signs": figures.zero_signs,
             "infinite": figures.infinite,
             "first": first,

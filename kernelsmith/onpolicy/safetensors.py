@@ -18,7 +18,7 @@ from kernelsmith.errors import InputError
 from kernelsmith.onpolicy.faults import Faults
 from kernelsmith.onpolicy.fields import Mapped, fields_of
 from kernelsmith.onpolicy.model import Dtype, Fault, Header, Side, Turn
-from kernelsmith.onpolicy.records import Reading, header_of, turn_of
+from kernelsmith.onpolicy.records import Reading, header_of, side_faults, turn_of
 from kernelsmith.onpolicy.storage import from_words
 
 _FLOATS: dict[str, Dtype] = {
@@ -73,8 +73,10 @@ class Safetensors:
         self._path, self._side = path, side
         self._faults = Faults()
         self._tensors, metadata = _table(path)
-        fields = fields_of(self._tensors.keys(), side, mapped, str(path))
-        self._reading = Reading(fields=fields, side=side, header=header_of(metadata))
+        fields, whose = fields_of(self._tensors.keys(), side, mapped, str(path))
+        header = header_of(metadata)
+        self._reading = Reading(fields=fields, side=side, header=header, whose=whose)
+        self._faults.add(*side_faults(self._reading))
 
     @property
     def header(self) -> Header:

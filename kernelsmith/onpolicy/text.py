@@ -2,11 +2,12 @@
 
 import math
 
-from kernelsmith.onpolicy.audit import Audit
+from kernelsmith.onpolicy.audit import Audit, Verdict
 from kernelsmith.onpolicy.distribution import bars
 from kernelsmith.onpolicy.evidence import FirstDifference
 from kernelsmith.onpolicy.hints import hints
-from kernelsmith.onpolicy.metrics import Figures
+from kernelsmith.onpolicy.metrics import Figures, exp_less_one
+from kernelsmith.onpolicy.model import Layer
 from kernelsmith.onpolicy.report import hint_lines, line_of
 
 _TURNS = 12
@@ -16,14 +17,28 @@ _CLOSE = 1e-3
 def headline(found: Audit) -> str:
     """The verdict in one line."""
     if found.verdict == "on-policy":
-        return (
-            f"on-policy: {found.figures.tokens:,} of {found.figures.tokens:,} ratios are exactly 1"
-        )
-    if found.verdict == "undecidable":
+        tokens = f"{found.figures.tokens:,}"
+        return f"on-policy: {tokens} of {tokens} ratios are exactly 1"
+    return verdict_line(found.verdict, found.broken_layer)
+
+
+def verdict_line(verdict: Verdict, broken_layer: Layer | None) -> str:
+    """The verdict and what broke."""
+    if verdict == "on-policy":
+        return "on-policy: every layer that was looked at is equal"
+    if verdict == "undecidable":
         return "undecidable: no difference was seen, and not everything was seen"
-    if found.broken_layer is None:
+    if broken_layer is None:
         return "off-policy: the sides name different weights, so no layer can be blamed"
-    return f"off-policy: the {found.broken_layer} layer is broken"
+    return f"off-policy: the {broken_layer} layer is broken"
+
+
+def of_runs(rows: list[str], name: str) -> list[str]:
+    """Lines of a comparison of two runs, ``A beside B``, with the runs' names for the sides'."""
+    ours, _, theirs = name.partition(" beside ")
+    for side, run in (("sampler", f"run {ours}"), ("trainer", f"run {theirs}")):
+        rows = [row.replace(f"the {side}", run).replace(f"({side})", f"({run})") for row in rows]
+    return rows
 
 
 def lines(found: Audit) -> list[str]:
@@ -62,8 +77,8 @@ def ratio_lines(figures: Figures) -> list[str]:
     if figures.infinite:
         rows.append(f"           {figures.infinite:,} of these 0 or infinite, in no mean below")
     rows.append(
-        f"           mean {near_one(figures.ratio_mean_less_one)}, min "
-        f"{_plain(figures.ratio_min)}, max {_plain(figures.ratio_max)}"
+        f"           mean {near_one(figures.ratio_mean_less_one)}; "
+        f"min {_ratio(figures.log_ratio_min)}; max {_ratio(figures.log_ratio_max)}"
     )
     return rows
 
@@ -78,6 +93,12 @@ def near_one(less_one: float | None) -> str:
     if shown == "1":
         shown = f"1 {'+' if less_one > 0 else '−'} {abs(less_one):.3g}"
     return f"{shown} (close, not equal)" if abs(less_one) < _CLOSE else shown
+
+
+def _ratio(log_ratio: float | None) -> str:
+    if log_ratio == 0.0:
+        return "1"
+    return near_one(None if log_ratio is None else exp_less_one(log_ratio))
 
 
 def first_line(first: FirstDifference) -> str:
