@@ -219,10 +219,7 @@ def _written(
 ) -> tuple[Path, Path]:
     """The two dumps, as a sampler and a trainer leave them: turn 0 the prompt, masked and without
     log-probs at the sampler's, turn 1 the answer."""
-    paths = folder / "sampler.jsonl", folder / "trainer.jsonl"
-    there = [str(path) for path in paths if path.exists()]
-    if there:
-        raise InputError(f"{' and '.join(there)} is there", hint="name another folder")
+    paths = _dumps(folder)
     said: dict[str, Any] = {
         "dtype": "float32",
         "device": "cpu",
@@ -276,4 +273,11 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         raise InputError(
             f"{keep} cannot be made: {error.strerror}", hint="name a folder of yours"
         ) from error
+    there = [str(path) for path in _dumps(keep) if path.exists()]
+    if there:
+        raise InputError(f"{' and '.join(there)} is there", hint="name another folder")
     yield keep
+
+
+def _dumps(folder: Path) -> tuple[Path, Path]:
+    return folder / "sampler.jsonl", folder / "trainer.jsonl"

@@ -5,7 +5,7 @@ stands in a packed forward. Modules are compared in the order in which they run;
 what came before it, so the first that differs is where it begins.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -41,31 +41,38 @@ def origin(
     import torch
 
     rollout = batch[row]
-    with _kept(model) as decoded:
+    with kept(model) as decoded:
         demo_model.decode(
             model,
             [each.prompt for each in batch],
             [each.name for each in batch],
             demo_model.feeding(batch),
         )
-    with _kept(model) as forward, torch.no_grad():
+    with kept(model) as forward, torch.no_grad():
         demo_model.packed(model, pack)
     padding = max(len(each.prompt) for each in batch) - len(rollout.prompt)
     start = sum(len(each.ids) for each in pack[: pack.index(rollout)])
     size = len(rollout.ids) - 1  # the last token is not fed back
-    for number, (name, pieces) in enumerate(decoded.items()):
-        ours = _row(pieces, row)[padding : padding + size]
-        theirs = _row(forward[name], 0)[start : start + size]
-        differs = (_bits(ours) != _bits(theirs)).reshape(size, -1).any(1)
+    return parting(
+        {name: _row(pieces, row)[padding : padding + size] for name, pieces in decoded.items()},
+        {name: _row(pieces, 0)[start : start + size] for name, pieces in forward.items()},
+    )
+
+
+def parting(ours: Mapping[str, "Tensor"], theirs: Mapping[str, "Tensor"]) -> Origin | None:
+    """The first output [positions, …] whose bits differ, in the order of ``ours``."""
+    for number, (name, one) in enumerate(ours.items()):
+        other = theirs[name]
+        differs = (_bits(one) != _bits(other)).reshape(len(one), -1).any(1)
         if differs.any():
             return Origin(
                 module=name,
                 what=_operation(name),
                 equal_before=number,
                 positions=int(differs.sum()),
-                of=size,
+                of=len(one),
                 first=int(differs.nonzero()[0, 0]),
-                max_abs=float((ours.double() - theirs.double()).abs().max()),
+                max_abs=float((one.double() - other.double()).abs().max()),
             )
     return None
 
@@ -75,14 +82,14 @@ ATTENTION = "self_attn.attention"
 
 
 @contextmanager
-def _kept(model: Any) -> Iterator[dict[str, list["Tensor"]]]:
+def kept(model: Any) -> Iterator[dict[str, list["Tensor"]]]:
     """Every module's outputs by name, in the order in which they first came."""
-    kept: dict[str, list[Tensor]] = {}
+    outputs: dict[str, list[Tensor]] = {}
     hooks = []
 
     def keep(name: str, found: Any) -> None:
         for number, each in enumerate(found if isinstance(found, tuple) else (found,)):
-            kept.setdefault(f"{name}[{number}]" if number else name, []).append(each.detach())
+            outputs.setdefault(f"{name}[{number}]" if number else name, []).append(each.detach())
 
     for name, module in model.named_modules():
         if list(module.children()):
@@ -94,7 +101,7 @@ def _kept(model: Any) -> Iterator[dict[str, list["Tensor"]]]:
             )
         hooks.append(module.register_forward_hook(lambda _, __, out, n=name: keep(n, out)))
     try:
-        yield kept
+        yield outputs
     finally:
         for hook in hooks:
             hook.remove()
