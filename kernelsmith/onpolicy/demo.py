@@ -22,15 +22,12 @@ from typing import TYPE_CHECKING, Any
 from kernelsmith.errors import InputError
 from kernelsmith.onpolicy import demo_model
 from kernelsmith.onpolicy.audit import Audit, audit
-from kernelsmith.onpolicy.comparing import compare
 from kernelsmith.onpolicy.demo_model import Rollout
 from kernelsmith.onpolicy.demo_origin import Origin, origin
 from kernelsmith.onpolicy.dump import record
-from kernelsmith.onpolicy.faults import Faults
-from kernelsmith.onpolicy.model import Dump, HeldDump, Turn
-from kernelsmith.onpolicy.pairing import Pair, pairs
+from kernelsmith.onpolicy.model import HeldDump, Turn
 from kernelsmith.onpolicy.reading import open_dump
-from kernelsmith.onpolicy.remedies import Remedies, Remedy
+from kernelsmith.onpolicy.remedies import Remedy, weighed
 from kernelsmith.onpolicy.tensors import logprobs_of, tokens_of
 
 if TYPE_CHECKING:
@@ -102,15 +99,6 @@ def run(keep: Path | None = None) -> Demonstration:
     """
     with demo_model.one_thread(), _folder(keep) as folder:
         return _run(folder)
-
-
-def weighed(sampler: Dump, trainer: Dump) -> tuple[Remedy, ...]:
-    """What each remedy leaves and hides on two dumps, in one pass over each."""
-    remedies = Remedies()
-    for pair in pairs(sampler, trainer, Faults()):
-        if isinstance(pair, Pair):
-            remedies.add(compare(pair))
-    return remedies.found()
 
 
 def _run(folder: Path) -> Demonstration:

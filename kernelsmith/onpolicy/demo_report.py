@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kernelsmith.onpolicy import demo_model, report, text
+from kernelsmith.onpolicy import demo_model, remedies, report, text
 from kernelsmith.onpolicy.demo import STOCK, Demonstration, Pairing
 from kernelsmith.onpolicy.remedies import Remedy
 
@@ -21,36 +21,19 @@ def fields(found: Demonstration) -> dict[str, Any]:
 
 
 def _remedy(found: Demonstration, remedy: Remedy) -> dict[str, Any]:
+    told = remedies.fields(remedy)
     recompute = remedy.name == "recompute"
-    again = {
-        "same_pack": found.again.figures.not_one,
-        "two_packs": found.other_batches.figures.not_one,
+    told["cost"] = {
+        "forwards": int(recompute),
+        "over_update": found.cost.forward_over_update if recompute else 0.0,
+        "over_rollout": found.cost.forward_over_rollout if recompute else 0.0,
     }
-    return {
-        "name": remedy.name,
-        "tokens": remedy.tokens,
-        "left": {
-            "dumps_not_one": remedy.not_one,
-            "sum_abs_ratio_less_weight": remedy.sum_abs_ratio_less_weight,
-            "loss_ratio_not_one": again if recompute else None,
-        },
-        "hidden": {
-            "clipped": remedy.clipped,
-            "clipped_fraction": remedy.clipped_fraction,
-            "sum_abs_weight_less_one": remedy.sum_abs_weight_less_one,
-        },
-        "weight": {
-            "mean": remedy.weight_mean,
-            "min": remedy.weight_min,
-            "max": remedy.weight_max,
-            "effective": remedy.effective,
-        },
-        "cost": {
-            "forwards": int(recompute),
-            "over_update": found.cost.forward_over_update if recompute else 0.0,
-            "over_rollout": found.cost.forward_over_rollout if recompute else 0.0,
-        },
-    }
+    if recompute:
+        told["left"]["loss_ratio_not_one"] = {
+            "same_pack": found.again.figures.not_one,
+            "two_packs": found.other_batches.figures.not_one,
+        }
+    return told
 
 
 def _pairing(pairing: Pairing) -> dict[str, Any]:
@@ -86,9 +69,9 @@ def lines(found: Demonstration) -> list[str]:
         "the same ids in two ways through one model, and where they part",
         *_aligned([_pairing_words(pairing) for pairing in found.pairings]),
         "",
-        "remedies on these two dumps: they change no bit, they move the mismatch",
-        "  (r: a token's ratio; w: the weight that its gradient gets, where r would be right)",
-        *(f"  {line}" for remedy in found.remedies for line in _remedy_lines(found, remedy)),
+        *remedies.HEADING,
+        *(f"  {remedies.line(remedy)}" for remedy in found.remedies),
+        *(f"  {line}" for line in _recompute_lines(found)),
     ]
 
 
@@ -121,19 +104,12 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _remedy_lines(found: Demonstration, remedy: Remedy) -> list[str]:
-    moved = (
-        f"hidden in weights: Σ|w − 1| {remedy.sum_abs_weight_less_one:.4g}, {remedy.clipped} of "
-        f"{remedy.tokens} clipped; left: Σ|r − w| {remedy.sum_abs_ratio_less_weight:.4g}"
-    )
-    if remedy.name != "recompute":
-        what = "TIS, w = min(r, 2)" if remedy.name == "truncate" else "IcePop, w = r in [0.5, 5]"
-        return [f"{remedy.name:<10} {moved} ({what}; no further forward)"]
-    cost, other = found.cost, found.other_batches.figures
+def _recompute_lines(found: Demonstration) -> list[str]:
+    cost, again, other = found.cost, found.again.figures, found.other_batches.figures
     return [
-        f"{remedy.name:<10} {moved} (w = 1)",
-        f"{'':<10} the ratio of the loss: {found.again.figures.not_one} of {remedy.tokens} not 1 "
-        f"in the same pack, {other.not_one} where the trainer packs otherwise the second time",
-        f"{'':<10} one forward more: {cost.forward_over_update:.2f} of an update, "
-        f"{cost.forward_over_rollout:.3f} of the rollout (CPU, this run)",
+        f"recompute: the ratio that its loss sees is not 1 for {again.not_one} of {again.tokens} "
+        f"tokens in the same pack, for {other.not_one} where the trainer packs otherwise",
+        f"recompute: costs one forward more, {cost.forward_over_update:.2f} of an update, "
+        f"{cost.forward_over_rollout:.3f} of the rollout (CPU, this run); the others none while "
+        "each rollout is trained on once",
     ]

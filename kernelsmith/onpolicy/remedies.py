@@ -24,12 +24,15 @@ put it elsewhere, and here stands where:
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from kernelsmith.onpolicy.comparing import Compared
+from kernelsmith.onpolicy.comparing import Compared, compare
+from kernelsmith.onpolicy.faults import Faults
 from kernelsmith.onpolicy.metrics import CLAMP
+from kernelsmith.onpolicy.model import Dump
+from kernelsmith.onpolicy.pairing import Alone, pairs
 from kernelsmith.onpolicy.storage import Floats
 from kernelsmith.onpolicy.sums import Sum
 
@@ -86,6 +89,21 @@ _WEIGHTS: dict[Name, Callable[[Floats], Floats]] = {
     "truncate": truncated,
     "mask": masked,
 }
+
+
+def weighed(sampler: Dump, trainer: Dump) -> tuple[Remedy, ...]:
+    """What each remedy leaves and hides on two dumps, in one pass over each. Tokens are those that
+    an audit compares."""
+    remedies, astray = Remedies(), set[str]()
+    for pair in pairs(sampler, trainer, Faults()):
+        if isinstance(pair, Alone):
+            continue
+        name = pair.sampler.turn.sequence
+        compared = compare(pair, out_of_context=name in astray)
+        remedies.add(compared)
+        if compared.first_id is not None or compared.lengths is not None:
+            astray.add(name)
+    return remedies.found()
 
 
 class Remedies:
@@ -148,3 +166,42 @@ class _Sums:
             weight_max=self._high if tokens else None,
             effective=total * total / (tokens * square) if square else None,
         )
+
+
+def fields(remedy: Remedy) -> dict[str, Any]:
+    """A remedy for JSON."""
+    return {
+        "name": remedy.name,
+        "tokens": remedy.tokens,
+        "left": {
+            "dumps_not_one": remedy.not_one,
+            "sum_abs_ratio_less_weight": remedy.sum_abs_ratio_less_weight,
+        },
+        "hidden": {
+            "clipped": remedy.clipped,
+            "clipped_fraction": remedy.clipped_fraction,
+            "sum_abs_weight_less_one": remedy.sum_abs_weight_less_one,
+        },
+        "weight": {
+            "mean": remedy.weight_mean,
+            "min": remedy.weight_min,
+            "max": remedy.weight_max,
+            "effective": remedy.effective,
+        },
+    }
+
+
+HEADING = (
+    "remedies on these two dumps: they change no bit, they move the mismatch",
+    "  (r: a token's ratio; w: the weight that its gradient gets, where r would be right)",
+)
+_RULES = {"recompute": "w = 1", "truncate": "TIS: w = min(r, 2)", "mask": "IcePop: r in [0.5, 5]"}
+
+
+def line(remedy: Remedy) -> str:
+    """A remedy in one line."""
+    return (
+        f"{remedy.name:<10} {_RULES[remedy.name]:<22} hidden: Σ|w − 1| "
+        f"{remedy.sum_abs_weight_less_one:.4g}, {remedy.clipped:,} of {remedy.tokens:,} clipped; "
+        f"left: Σ|r − w| {remedy.sum_abs_ratio_less_weight:.4g}"
+    )

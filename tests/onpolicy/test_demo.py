@@ -10,10 +10,7 @@ import torch
 
 from kernelsmith.errors import InputError, MissingError
 from kernelsmith.onpolicy import demo, demo_model
-from kernelsmith.onpolicy.audit import audit
 from kernelsmith.onpolicy.demo_origin import kept, parting
-from kernelsmith.onpolicy.model import HeldDump, Turn
-from kernelsmith.onpolicy.storage import from_array
 
 pytest.importorskip("transformers", reason="the extra [audit] is not installed")
 
@@ -117,13 +114,3 @@ def test_without_transformers_it_says_what_to_install(monkeypatch: pytest.Monkey
     with pytest.raises(MissingError, match="needs transformers") as caught:
         demo_model.build("float32", "eager")
     assert caught.value.hint == "pip install 'kernelsmith-rl[audit]'"
-
-
-def test_remedies_are_weighed_on_whole_dumps() -> None:
-    dumps = [
-        HeldDump(held=tuple(Turn(sequence=n, logprobs=from_array(values)) for n in "ab"))
-        for values in (torch.tensor([-1.0, -3.0]).numpy(), torch.tensor([-1.0, -1.0]).numpy())
-    ]
-    recompute, truncate, mask = demo.weighed(*dumps)
-    assert (recompute.tokens, truncate.clipped, mask.clipped) == (4, 2, 2)
-    assert audit(*dumps).figures.not_one == truncate.not_one == 2

@@ -7,24 +7,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelsmith.onpolicy.comparing import compare
-from kernelsmith.onpolicy.faults import Faults
+from kernelsmith.onpolicy import remedies
+from kernelsmith.onpolicy.audit import audit
 from kernelsmith.onpolicy.model import HeldDump, Turn
-from kernelsmith.onpolicy.pairing import Pair, pairs
 from kernelsmith.onpolicy.remedies import Remedies, Remedy, masked, truncated
 from kernelsmith.onpolicy.storage import from_array
 
 
-def weighed(sampler: list[float], trainer: list[float]) -> dict[str, Remedy]:
-    dumps = [
-        HeldDump(held=(Turn(sequence="a", logprobs=from_array(np.array(values))),))
-        for values in (sampler, trainer)
+def dump(*turns: list[float], tokens: list[int] | None = None) -> HeldDump:
+    ids = None if tokens is None else np.array(tokens)
+    held = [
+        Turn(sequence=str(number), tokens=ids, logprobs=from_array(np.array(values)))
+        for number, values in enumerate(turns)
     ]
-    remedies = Remedies()
-    for pair in pairs(*dumps, Faults()):
-        assert isinstance(pair, Pair)
-        remedies.add(compare(pair))
-    return {remedy.name: remedy for remedy in remedies.found()}
+    return HeldDump(held=tuple(held))
+
+
+def weighed(sampler: list[float], trainer: list[float]) -> dict[str, Remedy]:
+    return {one.name: one for one in remedies.weighed(dump(sampler), dump(trainer))}
+
+
+def test_tokens_are_those_that_the_audit_compares() -> None:
+    """Behind an id that differs there is no ratio; several sequences add up."""
+    sampler = dump([-1.0, -1.0, -1.0], [-1.0, -1.0, -1.0], tokens=[1, 2, 3])
+    other = dump([-2.0, -2.0, -2.0], [-2.0, -2.0, -2.0], tokens=[1, 2, 4])
+    found = remedies.weighed(sampler, other)
+    assert {remedy.tokens for remedy in found} == {4} == {audit(sampler, other).figures.tokens}
+    assert {remedy.not_one for remedy in found} == {audit(sampler, other).figures.not_one}
 
 
 def test_a_worked_example() -> None:
