@@ -8,9 +8,11 @@ import functools
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -95,8 +97,9 @@ def _detach(db: Path, output: Path | None, as_json: bool, words: Sequence[str]) 
         InputError: the output cannot be written.
         typer.Exit: it ended before, with its exit code; it has said why.
     """
-    started = _start(db, output, words)
     try:
+        with _uninterrupted():  # or what was started would be nobody's
+            started = _start(db, output, words)
         with started.ready, started.said:
             told = _wait(started)
     except KeyboardInterrupt:
@@ -119,6 +122,20 @@ def _detach(db: Path, output: Path | None, as_json: bool, words: Sequence[str]) 
         printing.document("detached", facts)
     else:
         print(f"run {run_id} goes on as process {facts['pid']}; its output: {kept}")
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C is heard at the end of the block. What is executed inside it hears Ctrl-C, even if
+    this process was told to ignore it."""
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard:
+        raise KeyboardInterrupt
 
 
 def _start(db: Path, output: Path | None, words: Sequence[str]) -> _Started:

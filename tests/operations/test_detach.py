@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,40 +23,39 @@ def state(folder: Path) -> str:
         database.close()
 
 
-def test_a_detached_run_is_on_record_and_in_a_session_of_its_own(ended, tmp_path: Path) -> None:
+def test_a_detached_run_is_on_record_and_in_a_session_of_its_own(
+    ended, kernelsmith, tmp_path: Path
+) -> None:
     code, out, err = ended("run", "toy", "--detach", "--json", *LONG)
     told = json.loads(out)
     assert (code, told["schema"]) == (0, "kernelsmith.detached/1")
-    pid = told["pid"]
+    pid, output = told["pid"], Path(told["output"])
     try:
         assert os.getsid(pid) == pid
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         assert fields[4] == "0", "it has a controlling terminal"
         assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
         assert f"run {told['run']} is on record" in err
-        assert told["output"] == str(tmp_path / f"kernelsmith-{told['run']}.out")
-        until(lambda: "judging" in Path(told["output"]).read_text())
-        code, out, _ = ended("runs", "--json")
+        assert output == tmp_path / f"kernelsmith-{told['run']}.out"
+        until(lambda: "judging" in output.read_text())
+        code, out, _ = kernelsmith("runs", "--json")
         assert [run["id"] for run in json.loads(out)["runs"]] == [told["run"]]
+        assert kernelsmith("stop", "latest", "--wait")[0] == 0
+        until(lambda: "next:" in output.read_text())
     finally:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
-def test_what_a_detached_run_says_is_in_its_output_to_the_end(ended, tmp_path: Path) -> None:
-    code, out, _ = ended("run", "toy", "--detach", "--output", "night.out", "--json", *SHORT)
-    assert code == 0
-    until(lambda: state(tmp_path) == "finished")
-    output = Path(json.loads(out)["output"])
-    assert output == tmp_path / "night.out"
-    until(lambda: "next:" in output.read_text())
-
-
-def test_a_finished_run_is_resumed_in_the_background(ended, tmp_path: Path) -> None:
-    assert ended("run", "toy", *SHORT)[0] == 0
-    code, out, _ = ended("resume", "latest", "--max-candidates", "3", "--detach")
+@pytest.mark.slow
+def test_a_finished_run_is_resumed_in_the_background(ended, kernelsmith, tmp_path: Path) -> None:
+    assert kernelsmith("run", "toy", *SHORT)[0] == 0
+    more = ("--max-candidates", "3", "--detach", "--output", "more.out")
+    code, out, _ = ended("resume", "latest", *more)
     assert code == 0
     assert "goes on as process" in out
     until(lambda: state(tmp_path) == "finished")
+    until(lambda: "next:" in (tmp_path / "more.out").read_text())
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ def kinds(folder: Path) -> list[str]:
         database.close()
 
 
+@pytest.mark.slow
 def test_a_preempted_job_pauses_is_queued_again_and_goes_on(tmp_path: Path) -> None:
     environment = on_fakes(tmp_path)
     first = job(tmp_path, environment)
@@ -98,6 +99,7 @@ def test_a_preempted_job_pauses_is_queued_again_and_goes_on(tmp_path: Path) -> N
     assert (tmp_path / "scontrol.txt").read_text() == "requeue 77\n"
 
 
+@pytest.mark.slow
 def test_stop_now_reaches_the_run_of_a_job_and_is_not_queued_again(tmp_path: Path) -> None:
     environment = on_fakes(tmp_path)
     begun = job(tmp_path, environment)
@@ -111,7 +113,7 @@ def test_stop_now_reaches_the_run_of_a_job_and_is_not_queued_again(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("state", "age_h", "resumes"),
-    [("finished", 1, False), ("paused", 1, True), ("failed", 1, True), ("paused", 30, False)],
+    [("finished", 1, False), ("paused", 1, True), ("paused", 30, False)],
 )
 def test_a_night_goes_on_only_with_a_run_that_was_cut_not_long_ago(
     kernelsmith: Any, tmp_path: Path, state: str, age_h: float, resumes: bool

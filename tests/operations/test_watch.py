@@ -6,6 +6,8 @@ import sqlite3
 import threading
 from pathlib import Path
 
+import pytest
+
 from kernelsmith.cli import following
 from kernelsmith.lineage import database, queries, store
 from tests.cli.asking import run_of
@@ -48,6 +50,7 @@ def test_a_person_sees_the_lines_of_run_and_its_table(kernelsmith) -> None:
     assert [line for line in words(during) if "exploring" not in line] == words(out)
 
 
+@pytest.mark.slow
 def test_a_living_run_is_watched_by_several_to_its_end(start, kernelsmith) -> None:
     run = start("run", "toy", *SHORT, KS_SLEEP_S="0.1")
     assert run.stderr is not None
