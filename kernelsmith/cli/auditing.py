@@ -22,6 +22,14 @@ _STYLES = {"on-policy": "bold green", "off-policy": "bold red", "undecidable": "
 
 Opened = Callable[[], "Dump"]
 
+Remedies = Annotated[
+    bool,
+    typer.Option(
+        "--remedies",
+        help="Also weigh what recompute, TIS and IcePop would leave and hide (two dumps).",
+    ),
+]
+
 
 def audit(
     files: Annotated[
@@ -53,6 +61,7 @@ def audit(
     subset: Annotated[
         bool, typer.Option("--subset", help="Sequences that the trainer lacks are not missed.")
     ] = False,
+    remedies: Remedies = False,
     svg: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Also draw the histogram into this SVG.")
     ] = None,
@@ -93,7 +102,7 @@ def audit(
         _told_three(_openers(words, mapped, three=True), asked)
     else:
         _expect(len(words) == 2, "two dumps are needed: SAMPLER TRAINER")
-        _told_two(_openers(words, mapped, three=False), asked, subset)
+        _told_two(_openers(words, mapped, three=False), asked, subset, remedies)
 
 
 class _Asked:
@@ -120,8 +129,10 @@ def _openers(words: Sequence[str], mapped: Any, *, three: bool) -> list[Opened]:
     ]
 
 
-def _told_two(opened: Sequence[Opened], asked: _Asked, subset: bool = False) -> None:
-    from kernelsmith.onpolicy import case, report, text
+def _told_two(
+    opened: Sequence[Opened], asked: _Asked, subset: bool = False, weigh: bool = False
+) -> None:
+    from kernelsmith.onpolicy import case, remedies, report, text
     from kernelsmith.onpolicy.audit import audit as audit_dumps
 
     found = audit_dumps(opened[0](), opened[1](), subset=subset)
@@ -130,10 +141,15 @@ def _told_two(opened: Sequence[Opened], asked: _Asked, subset: bool = False) -> 
         one = case.case_of("two", found.verdict, found.broken_layer, found.broken_place, opened)
         saved = case.save(one, asked.folder)
     _write(asked, [("sampler beside trainer", found)])
+    weighed = remedies.weighed(opened[0](), opened[1]()) if weigh else ()
     if asked.as_json:
-        printing.document("audit", {**report.fields(found), "case": _path(saved)})
+        told = {"remedies": [remedies.fields(one) for one in weighed]} if weigh else {}
+        printing.document("audit", {**report.fields(found), **told, "case": _path(saved)})
     else:
-        _say(found.verdict, text.headline(found), text.lines(found), saved)
+        rows = text.lines(found)
+        if weigh:
+            rows += ["", *remedies.HEADING, *(f"  {remedies.line(one)}" for one in weighed)]
+        _say(found.verdict, text.headline(found), rows, saved)
     _leave(found.verdict)
 
 
