@@ -22,6 +22,14 @@ _STYLES = {"on-policy": "bold green", "off-policy": "bold red", "undecidable": "
 
 Opened = Callable[[], "Dump"]
 
+CaseFolder = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Save what failed as a small case for `audit replay`; --three does so anyway, in "
+        "audit-cases.",
+    ),
+]
 Remedies = Annotated[
     bool,
     typer.Option(
@@ -68,14 +76,7 @@ def audit(
     junit: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Also write JUnit XML, for a CI.")
     ] = None,
-    case: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Save what failed as a small case for `audit replay`; --three does so anyway, in "
-            "audit-cases.",
-        ),
-    ] = None,
+    case: CaseFolder = None,
     keep: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="With --demo: keep its two dumps here.")
     ] = None,
