@@ -5,13 +5,13 @@ attached to a container and nothing is executed in it from outside, so it may be
 moment; it ends with its host (see ``worker.supervisor``).
 """
 
+import contextlib
 import itertools
 import json
 import os
 import platform
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,18 +89,20 @@ class Docker:
             for line in self._lines():
                 line.pause()
         except SandboxError:
-            self.resume()
+            with contextlib.suppress(SandboxError):
+                self.resume()
             raise
 
     def resume(self) -> None:
         """Lets all containers go on; harmless if they do.
 
         Raises:
-            SandboxError: the engine cannot let one go on.
+            SandboxError: the engine cannot let one go on; the others do.
         """
-        for line in self._lines():
-            line.resume()
-        self.pool.clock.go()
+        with contextlib.ExitStack() as every:  # calls each, whatever the others raise
+            every.callback(self.pool.clock.go)
+            for line in self._lines():
+                every.callback(line.resume)
 
     def close(self) -> None:
         """Ends all containers, frozen ones too, and removes the spool."""
@@ -119,7 +121,7 @@ def open_docker(limits: Mapping[str, int] | None = None) -> Docker:
         MissingError: no engine, no image of this project, or a container cannot stand here.
         StorageError: no place for the spool.
     """
-    with ExitStack() as undo:
+    with contextlib.ExitStack() as undo:
         engine = docker_engine.connect()
         undo.callback(engine.client.close)
         image = docker_image.find(engine)

@@ -151,7 +151,7 @@ class Letters:
             self.box.close()
 
     def pause(self) -> None:
-        """Freezes all of the container; twice is harmless.
+        """Freezes all of the container; harmless if it is frozen, or has ended.
 
         Raises:
             SandboxError: the engine cannot do it.
@@ -231,5 +231,7 @@ def _started(engine: Engine, arguments: dict[str, Any]) -> Callable[[], str]:
 
 
 def _is_so_already(error: Any) -> bool:
+    """Whether there is nothing to change: a container that has ended stands still as well."""
     said = str(error.explanation).lower()
-    return any(words in said for words in ("already paused", "not paused"))
+    words = ("already paused", "not paused", "not running", "no such container")
+    return any(each in said for each in words)

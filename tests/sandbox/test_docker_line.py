@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+from docker.errors import APIError
 
 from kernelsmith import letters
 from kernelsmith.active_clock import ActiveClock, Countdown
@@ -18,8 +19,11 @@ from kernelsmith.errors import SandboxError, WorkerDeathError
 from kernelsmith.model import CompileJob, CompileResult
 from kernelsmith.sandbox import paths
 from kernelsmith.sandbox.client import SpoolWorker
+from kernelsmith.sandbox.docker import Docker
 from kernelsmith.sandbox.docker_engine import Engine
+from kernelsmith.sandbox.docker_image import KIND_LABEL, of_labels
 from kernelsmith.sandbox.docker_line import Letters, open_letterbox
+from kernelsmith.sandbox.pool import Pool
 from kernelsmith.sandbox.spool import Spool, open_spool
 
 NOTHING = CompileJob(ttirs={}, device="cpu")
@@ -185,3 +189,38 @@ def test_time_that_stands_still_is_not_waited_out(ready: Letters) -> None:
     assert left.left_s == 1.0
     clock.go()
     assert ready.receive(Countdown(left_s=0.01)) is None
+
+
+class Refusing:
+    """An engine's client that freezes nothing, in its own words."""
+
+    def __init__(self, words: str) -> None:
+        self.api, self.words = self, words
+
+    def pause(self, container: str) -> None:
+        self.unpause(container)
+
+    def unpause(self, container: str) -> None:
+        raise APIError("409 Client Error", explanation=self.words)
+
+
+@pytest.mark.parametrize(
+    "words", ["Container abc is already paused", "Container abc is not running"]
+)
+def test_a_container_that_stands_still_already_may_be_frozen(ready: Letters, words: str) -> None:
+    ready.engine = Engine(client=Refusing(words), facts={}, cores=1)
+    ready.pause()
+
+
+def test_a_container_that_cannot_be_frozen_is_an_error_and_time_goes_on(
+    ready: Letters, spool: Spool
+) -> None:
+    ready.engine = Engine(client=Refusing("cgroups: device busy"), facts={}, cores=1)
+    image = of_labels("mine", "sha256:abc", {KIND_LABEL: "mounted"})
+    worker = SpoolWorker(role="launcher", folder=spool.path, start=lambda: ready, line=ready)
+    pool = Pool(spool=spool, workers={"launcher": worker})
+    sandbox = Docker(engine=ready.engine, image=image, pool=pool, limits={}, inside={})
+    with pytest.raises(SandboxError, match="cannot pause a container: cgroups: device busy"):
+        sandbox.pause()
+    assert pool.clock.go() == 0.0  # it does not stand
+    pool.starter.shutdown()
