@@ -16,7 +16,8 @@ SOCKET = Path("/var/run/docker.sock")
 TIMEOUT_S = 60
 PROCESS_LABEL = "kernelsmith.process"
 LOCK_LABEL = "kernelsmith.lock"
-HINT = "start Docker and let this user use it, or set DOCKER_HOST; or use --sandbox bubblewrap"
+HINT = "`systemctl start docker`, or set DOCKER_HOST to an engine; or use --sandbox bubblewrap"
+HINT_CLOSED = "`usermod -aG docker $USER` and log in again; or use --sandbox bubblewrap"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +152,8 @@ def _require_listener(path: Path) -> None:
             probe.connect(str(path))
         except OSError as error:
             why = error.strerror or str(error)
-            raise MissingError(f"no Docker engine answers at {path}: {why}", hint=HINT) from None
+            hint = HINT_CLOSED if isinstance(error, PermissionError) else HINT
+            raise MissingError(f"no Docker engine answers at {path}: {why}", hint=hint) from None
 
 
 def _said(error: Exception) -> str:

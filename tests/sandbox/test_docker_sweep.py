@@ -67,5 +67,6 @@ def test_a_machine_without_an_engine_says_so(tmp_path) -> None:
     with pytest.raises(MissingError, match=r"docker\.sock: No such file") as caught:
         docker_engine.connect({}, tmp_path / "docker.sock")
     assert caught.value.exit_code == 3
+    assert "systemctl start docker" in (caught.value.hint or "")
     with pytest.raises(MissingError, match="does not answer"):
         docker_engine.connect({"DOCKER_HOST": "tcp://127.0.0.1:9"})
