@@ -16,7 +16,8 @@ from kernelsmith.pauses import Pauses
 
 
 def recheck(bench: Bench, reference: Reference | None, nonce: str) -> dict[str, Any]:
-    """Asks each of the three workers for the cheapest case of the seed, under the name ``nonce``.
+    """Asks each of the three workers for the cheapest case of the seed that has any bits, under the
+    name ``nonce``.
 
     Args:
         reference: what the seed gave before; None: it has not run yet, and nothing is asked.
@@ -30,10 +31,10 @@ def recheck(bench: Bench, reference: Reference | None, nonce: str) -> dict[str, 
     if reference is None or not reference.seconds:
         return {"case": None, "workers": [], "started_anew": ""}
     seconds = reference.seconds
-    case = min(
-        (case for case in bench.task.cases if case.id in seconds),
-        key=lambda case: (seconds[case.id], case.id),
-    )
+    known = [case for case in bench.task.cases if case.id in seconds]
+    # An empty batch has nothing that could differ.
+    telling = [case for case in known if any(reference.outputs(case))] or known
+    case = min(telling, key=lambda case: (seconds[case.id], case.id))
     with bench.beside(Pauses()) as plain:  # which does not wait for the end of this pause
         plain.objects, plain.trusted = bench.objects, bench.trusted
         workers = ["frontend", "seed", "launcher"]

@@ -73,11 +73,11 @@ def go_on(stopped: Iterable[Seen]) -> None:
 def family(roots: Iterable[int]) -> list[Seen]:
     """These processes and all that descends from them or belongs to their sessions, parents before
     their children. Descent alone would lose a process whose parent has died."""
-    everything = list(_everything())
+    here = list(everything())
     known = set(roots)
-    found = [each for each in everything if each.pid in known or each.session in known]
+    found = [each for each in here if each.pid in known or each.session in known]
     known = {each.pid for each in found}
-    while more := [e for e in everything if e.parent in known and e.pid not in known]:
+    while more := [e for e in here if e.parent in known and e.pid not in known]:
         found += more
         known |= {each.pid for each in more}
     return found
@@ -100,7 +100,8 @@ def _held_bytes(pid: int) -> int:
     return 0
 
 
-def _everything() -> Iterable[Seen]:
+def everything() -> Iterable[Seen]:
+    """All processes of this machine, or of this container."""
     for entry in os.scandir(PROC):
         if not entry.name.isdigit():
             continue

@@ -79,6 +79,9 @@ class FakeWorker:
         answer = {TraceJob: trace, CompileJob: compile_all, RunJob: run_all, TimeJob: time_all}
         return answer[type(job)](job, dict(files or {}), self.role)
 
+    def renew(self) -> None:
+        self.log.append((self.role, "renewed"))
+
     def close(self) -> None:
         self.log.append((self.role, "closed"))
 

@@ -12,6 +12,7 @@ import pytest
 
 from kernelsmith import catalog, devices
 from kernelsmith.errors import EvidenceError, MissingError
+from kernelsmith.gate import sessions
 from kernelsmith.gate.judge import Gate
 from kernelsmith.gate.reference import Reference
 from kernelsmith.gate.subject import Ask, Limits, Subject
@@ -137,6 +138,26 @@ def test_after_a_freeze_every_worker_answers_with_what_is_on_record(
     case = gate.task.cases[0].id
     workers = ["frontend", "seed", "launcher"]
     assert gate.recheck("n1") == {"case": case, "workers": workers, "started_anew": ""}
+
+
+def test_a_timing_session_that_overlaps_a_freeze_is_not_taken(gate: Gate, sandbox: Sandbox) -> None:
+    """Neither as a success nor as a failure: the same session is taken again."""
+    pauses, seed = gate.bench.workers.pauses, replace(gate.reference.seed, role="launcher")
+    judged = replace(seed, timing=[])
+    cases = list(gate.task.cases)
+    limits = gate.bench.limits
+    gate.bench.limits = replace(limits, octets=3, window_ms=10.0)
+    try:
+        session = frozen_in_the_middle(
+            sandbox,
+            pauses,
+            lambda: sessions.run(gate.bench, gate.reference, seed, judged, cases, "one"),
+        )
+    finally:
+        gate.bench.limits = limits
+    assert isinstance(session, sessions.Session), session
+    assert [one["session"] for one in judged.timing] == ["one"]
+    assert pauses.take_notes() == [("job_discarded", {"job": "TimeJob", "worker": "launcher"})]
 
 
 @pytest.mark.slow
