@@ -9,6 +9,8 @@ from kernelsmith.onpolicy.model import Dtype, LogProbs, Mask, Turn, Words
 from kernelsmith.onpolicy.pairing import Pair
 from kernelsmith.onpolicy.storage import Floats, common, numbers, widened
 
+_Array = npt.NDArray[np.generic] | None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
@@ -36,7 +38,6 @@ class Compared:
     dtype: Dtype
     lengths: tuple[int, int] | None = None
     ids: bool = False
-    masked: bool = False
     first_id: int | None = None
     masks: int = 0
     first_mask: int | None = None
@@ -59,15 +60,15 @@ def compare(pair: Pair, *, out_of_context: bool = False) -> Compared:
     a, b = pair.sampler.turn, pair.trainer.turn
     size = min(len(a), len(b))
     aligned = _aligned(a) and _aligned(b)
-    first_id, masks = _first_other(a.tokens, b.tokens, size), _first_other(a.mask, b.mask, size)
+    # A turn whose own ids, mask and log-probs are not equally long says nothing of the other's.
+    first_id = _first_other(a.tokens, b.tokens, size if aligned else 0)
+    masks = _others(a.mask, b.mask, size if aligned else 0)
     trained = _trained(a, b, size)
     sees = np.zeros(size, dtype=np.bool_)
     if aligned and not out_of_context:
         sees[: size if first_id is None else first_id] = True
     found = _numbers(a.logprobs, b.logprobs, trained & sees, size)
     at = np.flatnonzero(found.seen)
-    held = [mask for mask in (a.mask, b.mask) if mask is not None]
-    shared = min([size, *(len(mask) for mask in held)])
     return Compared(
         pair=pair,
         dtypes=found.dtypes,
@@ -78,12 +79,11 @@ def compare(pair: Pair, *, out_of_context: bool = False) -> Compared:
         trainer=found.values[1][at],
         words=(found.words[0][at], found.words[1][at]),
         dtype=found.dtype,
-        lengths=None if len(a) == len(b) else (len(a), len(b)),
+        lengths=(len(a), len(b)) if aligned and len(a) != len(b) else None,
         ids=a.tokens is not None and b.tokens is not None,
-        masked=len(held) == 2,
         first_id=first_id,
-        masks=_others(held[0][:shared], held[1][:shared]) if len(held) == 2 else 0,
-        first_mask=masks,
+        masks=len(masks),
+        first_mask=int(masks[0]) if len(masks) else None,
         nan=int(np.count_nonzero(found.nan)),
         first_nan=_first(found.nan),
         infinite=int(np.count_nonzero(found.infinite)),
@@ -172,17 +172,16 @@ def turn_numbers(pair: Pair) -> npt.NDArray[np.int64]:
     return np.concatenate((runs, rest))
 
 
-def _first_other(
-    a: npt.NDArray[np.generic] | None, b: npt.NDArray[np.generic] | None, size: int
-) -> int | None:
+def _others(a: _Array, b: _Array, size: int) -> npt.NDArray[np.int64]:
+    """Where two arrays differ, as far as both go; nowhere if one is not there."""
     if a is None or b is None:
-        return None
-    size = min(size, len(a), len(b))
-    return _first(a[:size] != b[:size])
+        return np.zeros(0, dtype=np.int64)
+    return np.flatnonzero(a[:size] != b[:size])
 
 
-def _others(a: Mask, b: Mask) -> int:
-    return int(np.count_nonzero(a != b))
+def _first_other(a: _Array, b: _Array, size: int) -> int | None:
+    places = _others(a, b, size)
+    return int(places[0]) if len(places) else None
 
 
 def _first(mask: Mask) -> int | None:

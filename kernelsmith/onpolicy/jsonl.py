@@ -1,6 +1,7 @@
 """Dumps as JSON lines: one record a line, read one at a time; ``.gz`` and ``.zst`` too."""
 
 import gzip
+import io
 import json
 import re
 import zlib
@@ -131,7 +132,7 @@ def _lines(path: Path, faults: Faults, side: Side) -> Iterator[Iterator[bytes]]:
         elif magic == b"\x28\xb5\x2f\xfd":
             import zstandard
 
-            stream = zstandard.open(file)
+            stream = io.BufferedReader(zstandard.open(file))
         yield _cut(stream, faults, side)
 
 
