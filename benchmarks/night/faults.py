@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import struct
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -104,6 +105,12 @@ def forked(work: Callable[[], int], ready: Callable[[], None] = lambda: None) ->
     return Watched(pid=pid, listener=listener)
 
 
+def adopted(pid: int) -> Watched:
+    """A process that was started as ``python faults.py PROGRAM ...`` and waits for a byte on its
+    standard input before it becomes the program."""
+    return Watched(pid=pid, listener=_listener_of(pid))
+
+
 def points(watched: Watched) -> Iterator[tuple[Point, int]]:
     """Each call with the number to answer it by, until the program and all it started are gone.
     Every one must be answered by :func:`proceed` or :func:`strike`."""
@@ -153,6 +160,13 @@ def _become(work: Callable[[], int], ready: Callable[[], None], go: int) -> NoRe
         code = work()
     finally:
         os._exit(code)
+
+
+def process_of(point: Point) -> int:
+    """The process whose thread makes the call; 0 if it is gone."""
+    with suppress(OSError), open(f"/proc/{point.thread}/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("Tgid:"))
+    return 0
 
 
 def _install() -> None:
@@ -260,3 +274,9 @@ def _write_half(point: Point) -> None:
         os.write(file, half) if point.offset < 0 else os.pwrite(file, half, point.offset)
     finally:
         os.close(file)
+
+
+if __name__ == "__main__":
+    _install()
+    os.read(0, 1)
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])

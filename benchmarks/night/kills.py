@@ -5,9 +5,11 @@ each of its writes and messages.
     tests/ci/engine.sh python benchmarks/night/kills.py --sandbox docker --engine --kills 400
 
 Goes on from ``benchmarks/results/night_kills.json`` until there are so many kills, or the time is
-up. What is killed: the loop's process (half of the times within a span of its start, half right
-after a line of progress), the wall, a worker's template, a job; the capture proxy
-(``proxy_kills.py``); and, through ``agent_kills.py --fake``, a run whose agent has calls under way.
+up. What is killed: the loop's process (within a span of its start, right after a line of progress,
+or before one of its writes and messages, drawn among all of a run), the wall, a worker's template,
+a job; a container's supervisor and, with ``--engine``, the engine that ``tests/ci/engine.sh``
+started; the capture proxy (``proxy_kills.py``); and, through ``agent_kills.py --fake``, a run whose
+agent has calls under way.
 After each kill:
 
 - the database opens, its pages are whole, chain, rows and blobs verify;
@@ -156,7 +158,8 @@ def _kill(
         else:
             targets = TARGETS[options.sandbox] + (("engine",) if options.engine else ())
             night = _night(folder / f"night{number}", options.sandbox)
-            one = _Played(night=night, draw=draw, targets=targets)
+            count = sum(document["undisturbed"]["calls"].values())
+            one = _Played(night=night, draw=draw, targets=targets, calls_of_a_run=count)
             moments, problems = one.play(whole, whole_s)
         document["moments"] += [{"night": number, **each} for each in moments]
         document["nights"].append({"kills": len(moments), "problems": problems})
@@ -211,14 +214,16 @@ def _night(folder: Path, sandbox: str) -> Night:
 def _undisturbed(folder: Path, sandbox: str, document: dict[str, Any]) -> tuple[Record, float]:
     night = _night(folder, sandbox)
     began_s = time.monotonic()
-    life = night.start(begun=False)
+    calls = lives.Calls()
+    life = night.start(begun=False, calls=calls)
     code = life.process.wait()
     life.over.wait()
     whole_s = time.monotonic() - began_s
     found = record.examine(night.db, Record(), record.acknowledged(life.said))
     if code or found.problems or len(found.verdicts) < len(small.EDITS) - 1:
         raise SystemExit(f"the undisturbed run ended with {code}: {found}\n{''.join(life.said)}")
-    document["undisturbed"] = {"seconds": round(whole_s, 1), "statuses": found.statuses}
+    facts = {"seconds": round(whole_s, 1), "statuses": found.statuses, "calls": dict(calls.seen)}
+    document["undisturbed"] = facts
     return found, whole_s
 
 
@@ -229,17 +234,19 @@ class _Played:
     night: Night
     draw: random.Random
     targets: tuple[str, ...]
+    calls_of_a_run: int
+    calls: lives.Calls | None = None
     kills: list[dict[str, Any]] = field(default_factory=list)
     before: Record = field(default_factory=Record)
     said: int = 0
 
     def play(self, whole: Record, whole_s: float) -> tuple[list[dict[str, Any]], list[str]]:
         """Kills until there were enough or the run has come to its end in spite of it."""
-        life = self.night.start(begun=False)
+        life = self._start(begun=False)
         struck: set[str] = set()
         while len(self.kills) < KILLS_A_NIGHT and not life.over.is_set():
             target = self.draw.choice(self.targets)
-            if target == "loop":
+            if self.calls is not None or target == "loop":
                 life = self._kill_loop(life, whole_s)
             else:
                 self._kill_worker(life, target, struck)
@@ -257,18 +264,30 @@ class _Played:
         problems += [f"left over: {each}" for each in self._left_over()]
         return self.kills, problems
 
+    def _start(self, *, begun: bool) -> lives.Life:
+        """A life; every third is killed at one of its writes or messages, if it gets there."""
+        at = self.draw.randrange(self.calls_of_a_run) if self.draw.random() < 1 / 3 else None
+        self.calls = None if at is None else lives.Calls(kill_at=at)
+        return self.night.start(begun=begun, calls=self.calls)
+
     def _kill_loop(self, life: lives.Life, whole_s: float) -> lives.Life:
         by_step = self.draw.random() < 0.5
-        does = lives.kill_loop(self.night, life, self.draw, by_step, whole_s / 2)
+        drawn = "by step" if by_step else "by time"
+        if self.calls is not None:
+            life.over.wait()
+            drawn, does = "by call", self.calls.struck or None
+        else:
+            does = lives.kill_loop(self.night, life, self.draw, by_step, whole_s / 2)
         if does is None:
             return life
+        life.process.wait()
         outlived_s = agent_night.until_alone(time.monotonic())
         found = self._examined(life)
-        drawn = "by step" if by_step else "by time"
         self._note("loop", does, found, drawn=drawn, outlived_s=round(outlived_s, 3))
         if found.last_step == "finished":
+            self.calls = None
             return life
-        return self.night.start(begun=found.runs > 0)
+        return self._start(begun=found.runs > 0)
 
     def _kill_worker(self, life: lives.Life, target: str, struck: set[str]) -> None:
         does = lives.kill_worker(self.night, life, self.draw, target, struck, PATIENCE_S)

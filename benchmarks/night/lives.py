@@ -8,12 +8,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import engine
+import faults
 from agent import evidence
 from agent.night import Life, children
 
@@ -35,15 +37,20 @@ class Night:
     def db(self) -> Path:
         return self.folder / "runs.db"
 
-    def start(self, *, begun: bool) -> Life:
-        """Starts the run, or resumes it; returns at once."""
+    def start(self, *, begun: bool, calls: "Calls | None" = None) -> Life:
+        """Starts the run, or resumes it; returns at once. ``calls``: counts what its main process
+        writes and sends, and kills it at one of them."""
         words = ["resume", "latest"] if begun else ["run", "slow_scale", "--tasks", "tasks"]
         if not begun:
             words += ["--sandbox", self.sandbox, "--seed", "1", "--time-limit", "2h"]
+        command = [sys.executable, str(PROGRAM), *words, "--db", "runs.db"]
+        if calls is not None:
+            command[1:1] = [faults.__file__]
         process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), *words, "--db", "runs.db"],
+            command,
             cwd=self.folder,
             env={**os.environ, "BENCH_GATE_LOG": str(self.folder / "gate.log")},
+            stdin=subprocess.DEVNULL if calls is None else subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -51,6 +58,12 @@ class Night:
         )
         self.pids.append(process.pid)
         life = Life(process)
+        if calls is not None:
+            assert process.stdin is not None
+            serving = (faults.adopted(process.pid),)
+            threading.Thread(target=calls.serve, args=serving, daemon=True).start()
+            process.stdin.write("g")
+            process.stdin.close()
         threading.Thread(target=life.listen, daemon=True).start()
         return life
 
@@ -79,6 +92,40 @@ class Night:
         if self.sandbox == "docker":
             found += [name for pid in self.pids for name, _ in engine.containers(pid)]
         return found
+
+
+@dataclass(slots=True)
+class Calls:
+    """Writes and messages of a life's main process. ``kill_at``: before which of them it is
+    killed; ``struck``: at which it was, in words; ``seen``: how many there were of each kind."""
+
+    kill_at: int | None = None
+    struck: str = ""
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def serve(self, watched: faults.Watched) -> None:
+        """Answers for every process of the life until the last is gone."""
+        for point, number in faults.points(watched):
+            words = _words(point) if faults.process_of(point) == watched.pid else ""
+            if words and self.kill_at == self.seen.total():
+                self.struck = words
+                faults.strike(watched, point, number, "kill")
+            else:
+                faults.proceed(watched, number)
+            if words:
+                self.seen[words] += 1
+
+
+def _words(point: faults.Point) -> str:
+    """What is written or sent where; "" of what is no business of a run, such as a cache."""
+    name = Path(point.target).name
+    if name.startswith("runs.db"):
+        return f"{point.call} of the database's files"
+    if point.target.startswith("pipe:"):
+        return f"{point.call} to a pipe"
+    if point.target.startswith("socket:"):
+        return f"{point.call} to a socket"
+    return f"{point.call} in the spool" if "kernelsmith-" in point.target else ""
 
 
 def kill_loop(
