@@ -24,6 +24,8 @@ def test_the_night_of_the_page_runs_as_it_is_written(
         named = [{"rms_norm": "toy", "linear": "other", "RUN": "latest"}.get(w, w) for w in words]
         if named[0] == "watch":  # it would last as long as the run
             continue
+        if named[0] in ("pause", "thaw"):
+            named += ["--timeout", "30s"]
         call = ended if "--detach" in named else kernelsmith
         code, out, err = call(*named)
         assert code == 0 or (named[:1], code) == (["stop"], 2), (named, err)
