@@ -6,21 +6,28 @@ answered. A word that was asked and not answered is met again at the next look, 
 delays a pause and loses none.
 """
 
+import logging
 import os
 import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kernelsmith.errors import EvidenceError, KernelsmithError, SandboxError
+from kernelsmith.errors import (
+    EvidenceError,
+    InfrastructureError,
+    KernelsmithError,
+    SandboxError,
+)
 from kernelsmith.interrupts import Interrupts
 from kernelsmith.pauses import LEVELS, POLL_S, Level, Pauses
-from kernelsmith.ports import Judge, Rechecked, Sandbox
+from kernelsmith.ports import Judge, Rechecked, Rooted, Sandbox
 from kernelsmith.sandbox import freezing
 
+_LOG = logging.getLogger(__name__)
 LOOK_S = 0.5
 SUSPENDED_S = 5.0
 """A look that comes later than this was kept from coming: the host's process or the machine stood
@@ -90,8 +97,31 @@ class Keeper:
                 if self._told != error.message:
                     self._told = error.message
                     self.say(f"pauses: {error.message}")
+            except Exception as error:  # a fault of ours: nobody may wait for this thread for ever
+                _LOG.exception("pauses cannot be kept")
+                self._break_off(book, error)
+                break
         if book is not None:
             book.close()
+
+    def _break_off(self, book: Book | None, error: Exception) -> None:
+        """Where nothing waits, the run goes on and cannot be paused any more; else it ends."""
+        failure = InfrastructureError(
+            f"pauses cannot be kept: {type(error).__name__}: {error}",
+            hint="this is a fault of kernelsmith: report it with what --log has",
+        )
+        waits = self.pauses.level is not None
+        with suppress(Exception):
+            if waits:
+                self.sandbox.resume()
+        with suppress(Exception):
+            if book is not None:
+                kind = "thaw_failed" if waits else "pause_failed"
+                self._answer(book, kind, error=failure.message)
+        self.pauses.clock.go()
+        self.say(failure.message)
+        if waits:
+            self.pauses.fail(failure)
 
     def _waited(self) -> bool:
         """Waits for the next look; whether there is none."""
@@ -138,7 +168,7 @@ class Keeper:
             self.pauses.clock.stop()
             self._paused_at_s = time.monotonic()
             seconds = round(self._paused_at_s - began_s, 3)
-            held = _held()
+            held = _held(self.sandbox)
             self._answer(
                 book,
                 "paused",
@@ -222,10 +252,10 @@ class Keeper:
         book.append(kind, {**facts, "elapsed_s": self.elapsed_s()})
 
 
-def _held() -> dict[str, Any]:
-    """What a paused run still holds: its own processes and those of its workers that are its
-    descendants."""
-    pids = {each.pid for each in freezing.family([os.getpid()])}
+def _held(sandbox: Sandbox) -> dict[str, Any]:
+    """What a paused run still holds: its own processes and those of its workers."""
+    roots = [os.getpid(), *(sandbox.roots() if isinstance(sandbox, Rooted) else ())]
+    pids = {each.pid for each in freezing.family(roots)}
     return {"processes": len(pids), "memory_bytes": freezing.held_bytes(pids)}
 
 

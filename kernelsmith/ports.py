@@ -61,6 +61,14 @@ class Sandbox(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class Rooted(Protocol):
+    """A sandbox whose workers are no descendants of the host's process."""
+
+    def roots(self) -> list[int]:
+        """The first process of each worker, as the host numbers it."""
+
+
 class Judge(Protocol):
     """The gate. ``incumbent`` is the candidate to beat (the seed at first), ``confirms`` how many
     judgements of this run reached confirm before this one, or may have before they were cut off,

@@ -171,9 +171,10 @@ def _answer(book: "PauseBook", run: "RunStanding", timeout_s: float, asked: str)
 def _say_paused(run: "RunStanding", word: "PauseWord") -> None:
     from kernelsmith.pausing import held_words
 
-    if word.kind == "pause_failed":
+    if word.kind in ("pause_failed", "thaw_failed"):
+        then = "goes on" if word.kind == "pause_failed" else "ends"
         raise InfrastructureError(
-            f"run {run.id} could not be paused and goes on: {word.payload['error']}"
+            f"run {run.id} could not be paused and {then}: {word.payload['error']}"
         )
     if word.kind != "paused":
         raise InputError(f"run {run.id} was thawed before it was paused")

@@ -104,6 +104,15 @@ class Docker:
             for line in self._lines():
                 every.callback(line.resume)
 
+    def roots(self) -> list[int]:
+        """The first process of each container, as the host numbers it.
+
+        Raises:
+            SandboxError: the engine does not say.
+        """
+        found = [line.root() for line in self._lines()]
+        return [pid for pid in found if pid]
+
     def close(self) -> None:
         """Ends all containers, frozen ones too, and removes the spool."""
         self.pool.close()

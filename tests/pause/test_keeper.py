@@ -91,6 +91,15 @@ class Calls:
 
 
 @dataclass
+class Broken:
+    def under_way(self) -> int:
+        return 1 // 0
+
+    def cut(self) -> int:
+        return 0
+
+
+@dataclass
 class Rig:
     book: Book = field(default_factory=Book)
     pauses: Pauses = field(default_factory=Pauses)
@@ -250,6 +259,24 @@ def test_a_full_disk_delays_what_is_recorded_and_loses_nothing(rig: Rig) -> None
         rig.until("thawed")
         until(lambda: rig.pauses.level is None)
     assert rig.said.count("pauses: cannot write database runs.db: disk full") == 2  # once each
+
+
+def test_a_fault_of_ours_ends_a_run_that_waits_and_no_other(
+    rig: Rig,
+) -> None:
+    rig.pauses.join(Broken())  # type: ignore[arg-type]
+    with rig.keeping(), resting(rig) as got:
+        rig.ask_pause("freeze")
+        assert "ZeroDivisionError" in rig.until("thaw_failed").payload["error"]
+        assert "pauses cannot be kept" in until(lambda: got)[0].message
+    assert rig.sandbox.said[-1] == "resume"
+
+
+def test_a_fault_of_ours_while_nothing_waits_costs_the_pauses_alone(rig: Rig) -> None:
+    with rig.keeping():
+        rig.book.words.append(Word("pause_requested", {}, 1))  # at no level
+        rig.until("pause_failed")
+    assert rig.pauses.admit() == 0
 
 
 def test_a_pause_at_the_record_ends_the_run_as_sigterm_does(rig: Rig) -> None:
