@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from kernelsmith.onpolicy.model import Dtype, LogProbs, Mask, Turn, Words
 from kernelsmith.onpolicy.pairing import Pair
-from kernelsmith.onpolicy.storage import Floats, common, numbers, widened
+from kernelsmith.onpolicy.storage import Floats, meeting, numbers, widened
 
 _Array = npt.NDArray[np.generic] | None
 
@@ -118,7 +118,7 @@ def _numbers(a: LogProbs | None, b: LogProbs | None, wanted: Mask, size: int) ->
             nan=nothing,
             infinite=nothing,
         )
-    dtype = common(a.dtype, b.dtype)
+    dtype = meeting(a.dtype, b.dtype)
     size = min(size, len(a), len(b))
     words_a, words_b = widened(a, dtype)[:size], widened(b, dtype)[:size]
     wide_a = numbers(LogProbs(words=words_a, dtype=dtype))

@@ -8,7 +8,7 @@ import numpy as np
 from kernelsmith.numerics import bits
 from kernelsmith.onpolicy.comparing import Compared
 from kernelsmith.onpolicy.model import Dtype
-from kernelsmith.onpolicy.storage import common, narrowed, narrowest
+from kernelsmith.onpolicy.storage import meeting, narrowed, narrowest
 
 _NAMED = 5
 _ROUNDED: tuple[Dtype, ...] = ("float32", "float16", "bfloat16")
@@ -165,7 +165,7 @@ def place_of(compared: Compared, at: int, turn: int) -> Place:
 def _difference(compared: Compared, number: int, place: Place) -> FirstDifference:
     s, t = float(compared.sampler[number]), float(compared.trainer[number])
     a, b = (int(side[number]) for side in compared.words)
-    ulp_dtype = common(narrowest(s), narrowest(t))
+    ulp_dtype = meeting(narrowest(s), narrowest(t))
     words = [int(narrowed(np.array([value]), ulp_dtype).words[0]) for value in (s, t)]
     return FirstDifference(
         place=place,

@@ -73,7 +73,7 @@ def numbers(logprobs: LogProbs) -> Floats:
     return logprobs.words.view(_NUMPY[logprobs.dtype]).astype(np.float64)
 
 
-def common(a: Dtype, b: Dtype) -> Dtype:
+def meeting(a: Dtype, b: Dtype) -> Dtype:
     """The narrowest dtype that holds every value of both."""
     if a == b:
         return a

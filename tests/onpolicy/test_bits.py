@@ -147,7 +147,7 @@ def test_bfloat16_beside_float32_is_named_and_rounding_is_a_hint_not_a_pass() ->
 
 
 def test_bfloat16_meets_float16_in_float32() -> None:
-    assert storage.common("bfloat16", "float16") == "float32"
+    assert storage.meeting("bfloat16", "float16") == "float32"
     a = bfloat16(np.array([-1.5], dtype=np.float32))
     b = logprobs([-1.5], "float16")
     assert storage.widened(a, "float32")[0] == storage.widened(b, "float32")[0] == 0xBFC00000

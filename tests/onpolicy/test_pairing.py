@@ -20,12 +20,17 @@ def numbered(sequences: int = 7, turns: int = 4) -> list[Turn]:
     ]
 
 
+def float32(one: Turn) -> np.ndarray:
+    assert one.logprobs is not None
+    return one.logprobs.words.view(np.float32)
+
+
 def whole(turns: list[Turn]) -> list[Turn]:
     found = []
     for name in dict.fromkeys(one.sequence for one in turns):
         mine = [one for one in turns if one.sequence == name]
-        values = np.concatenate([one.logprobs.words.view(np.float32) for one in mine])  # type: ignore[union-attr]
-        ids = np.concatenate([one.tokens for one in mine])  # type: ignore[misc]
+        values = np.concatenate([float32(one) for one in mine])
+        ids = np.concatenate([one.tokens for one in mine if one.tokens is not None])
         found.append(turn(values, sequence=name, tokens=ids))
     return found
 
@@ -67,7 +72,7 @@ def test_a_trainer_with_whole_sequences_meets_a_harness_with_turns() -> None:
     assert (same.verdict, same.figures.tokens, same.figures.sequences) == ("on-policy", 252, 7)
     assert [one.tokens for one in same.figures.by_turn] == [63] * 4
     other = whole(turns)
-    values = other[3].logprobs.words.view(np.float32)  # type: ignore[union-attr]
+    values = float32(other[3])
     other[3] = turn(changed(values, 22, next_up), sequence="s3", tokens=other[3].tokens)
     found = audit(held(*turns), held(*other))
     assert found.evidence.first is not None
