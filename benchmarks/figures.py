@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import demo_tables
 import device_tables
 import mutant_report
 import null_tables
@@ -245,6 +246,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "ulp": device_tables.ulp,
     "conformance": device_tables.conformance,
     **null_tables.BLOCKS,
+    **demo_tables.BLOCKS,
 }
 
 if __name__ == "__main__":

@@ -1,0 +1,51 @@
+"""What ``kernelsmith audit --demo`` shows on this machine: ``python benchmarks/audit_demo.py``.
+
+Runs it once in a process of its own and writes ``results/audit_demo.json`` with the machine's
+facts; ``python benchmarks/figures.py`` then writes the tables of
+docs/guides/audit.md. A CPU's bits.
+"""
+
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from figures import RESULTS
+
+
+def main() -> None:
+    load, begun = os.getloadavg()[0], time.monotonic()
+    command = [str(Path(sys.executable).parent / "kernelsmith"), "audit", "--demo", "--json"]
+    out = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    document = {
+        "schema": "kernelsmith.benchmark.audit_demo/1",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {
+            "cores": os.cpu_count(),
+            "cpu": _cpu(),
+            "python": platform.python_version(),
+            "transformers": version("transformers"),
+            "load_1m_before": load,
+        },
+        "seconds": round(time.monotonic() - begun, 1),
+        "cpu_seconds": round(used.ru_utime + used.ru_stime, 1),
+        "peak_rss_bytes": used.ru_maxrss * 1024,
+        "demo": json.loads(out),
+    }
+    (RESULTS / "audit_demo.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
+def _cpu() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), "?")
+
+
+if __name__ == "__main__":
+    main()
