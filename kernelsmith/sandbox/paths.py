@@ -111,7 +111,7 @@ def limits_of(given: Mapping[str, int] | None) -> dict[str, int]:
     defaults = {
         "memory_bytes": min(MEMORY_MAX_BYTES, physical * 3 // 4),
         "file_bytes": 2 << 30,
-        "trace_file_bytes": 128 << 20,
+        "trace_file_bytes": 32 << 20,
         "files": 256,
         "spool_bytes": 4 << 30,
         "spool_files": 10_000,

@@ -21,8 +21,9 @@ from kernelsmith.errors import InfrastructureError
 from kernelsmith.worker import job_child, wall, wall_landlock, wall_seccomp, wall_watch
 
 READ_BYTES = 1 << 16
-# A process that was killed and does not go (it waits for a disk) is not waited for longer.
-REAP_S = 1.0
+# What was killed while it held much memory goes slowly on a busy machine; what does not go at all
+# (it waits for a disk) is not waited for longer.
+REAP_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ class Limits:
 
     memory_bytes: int = 8 << 30
     file_bytes: int = 2 << 30
-    trace_file_bytes: int = 128 << 20
+    trace_file_bytes: int = 32 << 20
     files: int = 256
     spool_bytes: int = 4 << 30
     spool_files: int = 10_000

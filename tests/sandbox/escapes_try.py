@@ -52,7 +52,7 @@ SAID_CHARS = 200
 class Escape:
     """One way out. ``then``: what the next job runs, which must not find what this one left.
     ``finish``: it ends the process itself, with an answer of its own. ``slow``: it takes seconds.
-    ``open``: where no wall stops it, and why that is so; by "sandbox.kind", sandbox or kind."""
+    ``open``: where no wall stops it, and why that is so; by sandboxes or kinds, as words."""
 
     group: str
     name: str
@@ -66,8 +66,8 @@ class Escape:
 
     def why_open(self, sandbox: str, kind: str) -> str:
         """Why it is known not to be stopped there; "" where it must be."""
-        keys = (f"{sandbox}.{kind}", sandbox, kind, "all")
-        return next((self.open[key] for key in keys if key in self.open), "")
+        where = {sandbox, kind}
+        return next((why for words, why in self.open.items() if where & {*words.split()}), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,7 @@ def test_the_suite_is_what_it_says():
     assert len({one.name for one in ESCAPES}) == len(ESCAPES) >= 75
     assert all(set(one.kinds) <= set(KINDS) for one in ESCAPES)
     allowed = {*SANDBOXES, *KINDS}
-    assert all({*key.split(".")} <= allowed for one in ESCAPES for key in one.open)
+    assert all({*words.split()} <= allowed for one in ESCAPES for words in one.open)
 
 
 def way(code: str, **more: object) -> Escape:
