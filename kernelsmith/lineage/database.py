@@ -21,6 +21,9 @@ from kernelsmith.lineage.models import APPLICATION_ID, HEAD_REVISION, OLDEST_REA
 
 BUSY_TIMEOUT_S = 30.0
 RUN_PATIENCE_S = 600.0
+# What comes of values that are not what was written: JSON that does not parse, a name that is not
+# there. Ends of commands and pipes that nobody reads are other errors.
+_NO_SENSE = (ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError)
 _LOG = logging.getLogger(__name__)
 
 
@@ -89,9 +92,7 @@ class Database:
         with explained(self.path), self.connection.begin():
             try:
                 yield self.connection
-            except (KernelsmithError, DBAPIError, sqlite3.Error):
-                raise
-            except Exception as error:  # of whoever reads: is it the record's fault?
+            except _NO_SENSE as error:  # of whoever reads: is it the record's fault?
                 damage = self._damage()
                 if not damage:
                     raise
