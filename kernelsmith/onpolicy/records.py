@@ -145,7 +145,8 @@ def _integers(value: Any) -> Any:
         raise ValueError("token ids or mask are not one flat list")
     if held.size == 0:
         return held.astype(np.int64)
-    whole = held.astype(np.int64)
+    with np.errstate(invalid="ignore"):
+        whole = held.astype(np.int64)
     if held.dtype.kind not in "iub" and not np.array_equal(whole, held):
         raise ValueError("token ids or mask hold a fraction")
     return whole

@@ -1,5 +1,6 @@
 """An audit for machines: the JSON contract, and JUnit for a CI."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import fields as names_of
 from typing import Any
@@ -10,6 +11,8 @@ from kernelsmith.onpolicy.hints import Hint, hints
 from kernelsmith.onpolicy.metrics import Figures
 from kernelsmith.onpolicy.model import FAULTS, Fault
 
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 cannot hold: a name of a sequence may hold anything."""
 _IN_RATIO = (
     "ratio_mean",
     "ratio_mean_less_one",
@@ -109,7 +112,8 @@ def junit(found: Sequence[tuple[str, Audit]]) -> str:
         )
         suite.extend(cases)
     ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
+    text = ElementTree.tostring(root, "unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{_NOT_XML.sub("�", text)}\n'
 
 
 def _case(suite: str, layer: str, status: str, found: Audit) -> ElementTree.Element:

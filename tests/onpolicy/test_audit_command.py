@@ -199,6 +199,19 @@ def test_svg_and_junit_are_well_formed(audit: Command) -> None:
     assert suite.find("testcase[@name='numeric']/failure") is not None
 
 
+def test_a_hostile_name_breaks_neither_the_xml_nor_the_terminal(audit: Command) -> None:
+    name = "\x1b[31m<&\u202e\ud800\x00"
+    lines(Path("a.jsonl"), [record(draw(9), sequence=name)])
+    lines(Path("b.jsonl"), [record(changed(draw(9), 3, next_up), sequence=name)])
+    code, out, _ = audit("a.jsonl", "b.jsonl", "--junit", "j.xml", "--svg", "h.svg", "--case", ".")
+    assert code == 1
+    assert "\x1b" not in out
+    ElementTree.parse("j.xml")
+    ElementTree.parse("h.svg")
+    (case,) = Path().glob("audit-case-*.json")
+    assert audit("replay", str(case), "--json")[0] == 1
+
+
 def test_field_names_are_mapped_on_the_command_line(audit: Command) -> None:
     lines(Path("a.jsonl"), [{"p": [-1.0, -2.0], "t": [1, 2]}], header=False)
     lines(Path("b.jsonl"), [{"q": [-1.0, -2.0], "t": [1, 2]}], header=False)
