@@ -5,9 +5,9 @@ are probed, each of which a team misses when it has to say which layer broke: th
 calls as the model wrote them, masked and total tokens of each turn, log-probs.
 
 Crashes. A turn is one ``write`` of one whole line to a file opened for appending, under a lock of
-the file: several processes may append to one dump. After a ``kill -9`` every line written before
-is whole. A line that was cut all the same (power, a full disk) is closed by the next writer, and
-the audit names it. ``sync=True`` also waits for the disk after each turn, for a cut of power.
+the file: several processes may append to one dump. Whatever kills a writer, every line before the
+one in the making is whole; where that one was cut, the next writer closes it, the audit names it,
+and no other is lost. ``sync=True`` also waits for the disk after each turn, for a cut of power.
 """
 
 import base64

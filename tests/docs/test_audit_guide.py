@@ -69,6 +69,8 @@ def test_the_guides_dumps_show_what_it_says_of_them(followed: Any) -> None:
         3,
     )
     assert found["ratio"]["first_index"] == 6  # four of the prompt, two equal ones
+    weighed = told(followed, "kernelsmith audit sampler.jsonl trainer.jsonl --remedies")
+    assert re.findall(r"(\w+) +\S.*hidden: Σ", weighed) == ["recompute", "truncate", "mask"]
     assert "ratio.svg" in (names := {path.name for path in folder.iterdir()})
     assert {"audit.xml", "audit-cases"} <= names
     assert "state layer" in told(followed, "kernelsmith audit --three a.jsonl b.jsonl")
