@@ -18,7 +18,7 @@ DATABASE_FLOOR_BYTES = 256 * MIB
 checkpoint writes once more; the rest is for blobs of an agent's night, and a wide margin."""
 SPOOL_FLOOR_BYTES = 512 * MIB
 """Two workers lay down code, inputs and outputs of their jobs at the same time: at most 96 MiB in
-all checks about bits of ``rms_norm``, 25 of ``linear``. A memory file system takes it from memory."""
+the checks about bits of ``rms_norm``, 25 of ``linear``. A memory file system takes from memory."""
 MEMORY_FLOOR_BYTES = 512 * MIB
 """What a launcher and a compiler take beyond their templates for the shipped tasks."""
 MEMINFO = Path("/proc/meminfo")
