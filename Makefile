@@ -17,7 +17,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.kernelsmith-setup
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup run rehearse test test-slow lint proof-mutants proof-cheats proof-statistics proof-triton proof-conformance proof-math proof-kills proof-night proof-fuzz proof-cuda check-gpu gpu-bundle bench-agent bench figures clean
+.PHONY: setup run rehearse test test-slow lint proof-mutants proof-cheats proof-statistics proof-triton proof-conformance proof-math proof-kills proof-audit proof-night proof-fuzz proof-cuda check-gpu gpu-bundle bench-agent bench figures clean
 
 setup: $(STAMP)
 
@@ -84,6 +84,9 @@ proof-math: setup
 # The agent's night on scripted replies, killed fifty times and resumed (about 50 minutes).
 proof-kills: setup
 	$(BIN)/python benchmarks/agent_kills.py --kills 50 --kills-a-night 10
+# One flipped bit among millions of tokens, found in constant memory (minutes; 1.5 GB of disk).
+proof-audit: setup
+	$(BIN)/python benchmarks/audit.py
 # The night: ways out of each sandbox, what a warm job costs in each, runs killed and struck at
 # random moments, a soak. Docker's rows need an engine (tests/ci/engine.sh starts one where it can).
 # NIGHT_MINUTES: for the ways out, and for the kills; what the time does not suffice for is done by
