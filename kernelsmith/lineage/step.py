@@ -14,6 +14,7 @@ KEYS = {
     name: [column.name for column in table.primary_key]
     for name, table in Base.metadata.tables.items()
 }
+TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 NUMBERED = ("runs", "verdicts", "retimings", "events", "model_calls", "reviews", "exports")
 """Tables whose rows have ids that sort by when they were given; each an index of its own."""
 
@@ -40,8 +41,10 @@ class StepWriter:
 
     def identity(self) -> str:
         """An id that sorts behind all that were given so far, whatever the wall clock did."""
-        query = " UNION ALL ".join(f"SELECT max(id) AS id FROM {name}" for name in NUMBERED)
-        query = f"SELECT max(id) FROM ({query})"
+        there = set(self.connection.exec_driver_sql(TABLES).scalars())  # an old schema has fewer
+        numbered = [name for name in NUMBERED if name in there]
+        newest = " UNION ALL ".join(f"SELECT max(id) AS id FROM {name}" for name in numbered)
+        query = f"SELECT max(id) FROM ({newest})"
         return records.uuid7(self.connection.exec_driver_sql(query).scalar() or "")
 
     def add(self, table: type[Base], *rows: Mapping[str, Any]) -> None:
