@@ -107,14 +107,12 @@ def _status(layer: Layer, broken: Layer | None, rollouts: Audit, forward: Audit 
         return "broken"
     if broken is not None and LAYERS.index(layer) > LAYERS.index(broken):
         return "undecidable"
-    seen = [rollouts.status(layer)]
-    if forward is not None and layer != "state":
-        seen.append(forward.status(layer))
-    if "not recorded" not in seen:
-        return "equal"
-    if layer == "state":
-        return "not recorded"
-    return "not applicable" if seen[0] == "not recorded" else "not recorded"
+    ours = rollouts.status(layer)
+    if ours == "not recorded":
+        return "not recorded" if layer == "state" else "not applicable"
+    if layer == "numeric" and (forward is None or forward.status(layer) == "not recorded"):
+        return "not recorded"  # two rollouts alone say nothing of the trainer
+    return "equal"
 
 
 def _verdict(
@@ -141,6 +139,8 @@ def _notes(
         notes.append("the provider gives no log-probs: the numeric layer is not applicable")
     if forward is None:
         notes.append("there is no third run: the trainer was not asked")
+    elif status["token"] == "equal" and forward.status("token") == "not recorded":
+        notes.append("run C has no token ids: that they are A's was not looked at")
     early = rollouts.figures.not_one
     if status["token"] == "broken" and early:
         notes.append(

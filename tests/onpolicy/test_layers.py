@@ -81,6 +81,20 @@ def test_three_equal_runs_are_on_policy() -> None:
     assert dict(found.layers) == {"state": "equal", "token": "equal", "numeric": "equal"}
 
 
+def test_two_rollouts_without_a_trainer_are_never_on_policy() -> None:
+    found = audited(rollouts(), rollouts(), None)
+    assert found.verdict == "undecidable"
+    assert dict(found.layers)["numeric"] == "not recorded"
+    assert "there is no third run: the trainer was not asked" in found.notes
+
+
+def test_a_trainer_without_ids_is_told_and_its_bits_decide() -> None:
+    turns = rollouts()
+    found = audited(turns, turns, [replace(one, tokens=None) for one in trainers(turns)])
+    assert found.verdict == "on-policy"
+    assert any("run C has no token ids" in note for note in found.notes)
+
+
 @pytest.mark.parametrize("what", ["state", "results"])
 def test_a_broken_state_stops_the_audit_there(what: str) -> None:
     turns = rollouts()
