@@ -12,6 +12,7 @@ from typing import Any
 
 import demo_tables
 import device_tables
+import kill_tables
 import mutant_report
 import null_tables
 import speed_goals
@@ -237,6 +238,7 @@ FIGURES: dict[str, Callable[[Any], list[tuple[str, str]]]] = {
     "lineage_scale": _lineage,
     "agent_overhead": _overhead,
     "agent_kills": _kills,
+    "night_kills": kill_tables.figures,
 }
 
 BLOCKS: dict[str, Callable[[], str]] = {
@@ -245,6 +247,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "ops": device_tables.ops,
     "ulp": device_tables.ulp,
     "conformance": device_tables.conformance,
+    "kills": kill_tables.kills,
+    "kill-points": kill_tables.points,
     **null_tables.BLOCKS,
     **demo_tables.BLOCKS,
 }

@@ -41,7 +41,12 @@ def kills() -> str:
                 f"| {words} | {sandbox or '–'} | {len(some)} | {told} | {lost} | {doubled} |"
             )
     rows.append(f"| all | | {document['killed']} | | {document['lost']} | {document['doubled']} |")
-    return "\n".join(rows) + "\n" + _problems(document)
+    last = document["calls"][-1]
+    when = (
+        f"\nUp to {last['written_at'][:16].replace('T', ' ')} UTC, {last['cores']} cores, load "
+        f"{last['load_1m_before']:.1f}; goes on with each `make proof-night`.\n"
+    )
+    return "\n".join(rows) + "\n" + when + _problems(document)
 
 
 def points() -> str:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,24 +50,33 @@ def kill_and_start() -> None:
     kept = pidfile()
     pid = int(kept.read_text())
     command = [each for each in Path(f"/proc/{pid}/cmdline").read_text().split("\0") if each]
+    run_root = Path(command[command.index("--exec-root") + 1])
+    below = int((run_root / "containerd" / "containerd.pid").read_text())
     os.kill(pid, signal.SIGKILL)
     until_s = time.monotonic() + START_TIMEOUT_S
-    while _lives(pid):
+    # containerd dies with it, a moment later; an engine that starts before would wait for it.
+    while _lives(pid) or _lives(below):
         time.sleep(0.05)
+    started = _start(command, kept)
+    while subprocess.run(["docker", "version"], capture_output=True, check=False).returncode:
+        if time.monotonic() > until_s:
+            raise SystemExit("the engine did not start again")
+        if started.poll() is not None:
+            started = _start(command, kept)
+        time.sleep(0.2)
+
+
+def _start(command: list[str], kept: Path) -> "subprocess.Popen[bytes]":
     kept.unlink(missing_ok=True)
     started = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
     agent_night.OWN.add(started.pid)
-    while subprocess.run(["docker", "version"], capture_output=True, check=False).returncode:
-        if time.monotonic() > until_s:
-            raise SystemExit("the engine did not start again")
-        time.sleep(0.2)
+    return started
 
 
 def _lives(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in "ZX"
+    """Whether there is such a process; one that has ended and is ours to reap is reaped."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    return Path(f"/proc/{pid}").exists()

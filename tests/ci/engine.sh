@@ -19,8 +19,10 @@ say() { echo "engine: $*" >&2; }
 take_down() {
   if [ -n "$daemon" ]; then
     docker ps -aq | xargs -r docker rm -f >/dev/null 2>&1 || true
+    # By its file: a command may have killed the engine and started it again.
+    daemon="$(cat "$place/docker.pid" 2>/dev/null || echo "$daemon")"
     kill "$daemon" 2>/dev/null || true
-    wait "$daemon" 2>/dev/null || true
+    while kill -0 "$daemon" 2>/dev/null && [ -e "$place/docker.pid" ]; do sleep 0.2; done
   fi
   umount -R "$place"/data/* 2>/dev/null || true
   rm -rf "$place"
