@@ -10,7 +10,7 @@ import torch
 
 from kernelsmith.errors import InputError, MissingError
 from kernelsmith.onpolicy import demo, demo_model
-from kernelsmith.onpolicy.demo_origin import kept, parting
+from kernelsmith.onpolicy.demo_origin import kept, origin, parting
 
 pytest.importorskip("transformers", reason="the extra [audit] is not installed")
 
@@ -66,12 +66,12 @@ def test_sequences_of_a_pack_do_not_see_each_other(model: Any, batch: Any) -> No
 def test_a_planted_difference_is_traced_to_its_module(
     model: Any, batch: Any, module: str, what: str
 ) -> None:
-    """The same decoding twice has the same bits everywhere; then one module says one ulp more."""
+    """The same forward twice has the same bits everywhere; then one module says one ulp more."""
 
     def outputs() -> dict[str, torch.Tensor]:
         with kept(model) as found:
-            demo_model.decode(model, [batch[0].prompt], ["c"], demo_model.feeding(batch[:1]))
-        return {name: torch.cat([piece[0] for piece in pieces]) for name, pieces in found.items()}
+            packed(model, batch[:1])
+        return {name: pieces[0][0] for name, pieces in found.items()}
 
     def nudge(_: Any, given: Any, found: torch.Tensor) -> torch.Tensor:
         return torch.nextafter(found, torch.full_like(found, torch.inf))
@@ -85,20 +85,36 @@ def test_a_planted_difference_is_traced_to_its_module(
         hook.remove()
     assert found is not None
     assert (found.module, found.what, found.first) == (module, what, 0)
-    assert found.positions == found.of == len(batch[0].ids) - 1
+    assert found.positions == found.of == len(batch[0].ids)
     assert found.equal_before == list(clean).index(module)
 
 
-def test_attention_itself_stands_between_the_projections_and_the_next(model: Any) -> None:
+def test_attention_itself_stands_between_the_projections_and_the_next(
+    model: Any, batch: Any
+) -> None:
     with kept(model) as found:
-        demo_model.decode(
-            model, demo_model.prompts()[:1], ["c"], demo_model.sampling(torch.Generator())
-        )
+        packed(model, batch)
     names = list(found)
     layer = "model.layers.0.self_attn"
     attention = names.index(f"{layer}.attention")
     assert names[attention + 1] == f"{layer}.o_proj"
     assert {f"{layer}.{one}" for one in ("q_proj", "k_norm", "v_proj")} <= set(names[:attention])
+
+
+def test_a_decoded_sequence_lies_beside_its_place_in_the_pack(model: Any, batch: Any) -> None:
+    """What ``origin`` compares: the ragged batch's padded rows beside a pack, token by token. A
+    module that says of each token which it is tells whether they lie right."""
+
+    def name(_: Any, given: Any, found: torch.Tensor) -> torch.Tensor:
+        return found * 0 + given[0][..., None]
+
+    hook = model.model.embed_tokens.register_forward_hook(name)
+    try:
+        for row in range(2):
+            found = origin(model, batch, row, batch)
+            assert found is None or found.module != "model.embed_tokens"
+    finally:
+        hook.remove()
 
 
 def test_dumps_that_are_there_are_not_written_over(tmp_path: Path) -> None:

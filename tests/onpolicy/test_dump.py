@@ -1,11 +1,13 @@
 """Probes: what they write is what the audit reads, whoever writes beside them, whatever is cut."""
 
+import fcntl
 import json
 import math
 import os
 import resource
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,20 @@ def test_processes_that_append_to_one_dump_lose_nothing(tmp_path: Path) -> None:
     assert len(names) == 200
     assert kinds(path) == []
     assert path.read_bytes().count(b"schema") == 1
+
+
+def test_a_writer_waits_for_one_that_holds_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "dump.jsonl"
+    probe = record(path, side="sampler")
+    with path.open("rb") as held, ThreadPoolExecutor(1) as pool:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        before = path.read_bytes()
+        writing = pool.submit(probe.turn, "a", [-1.0], index=0)
+        assert wait([writing], timeout=0.1).not_done
+        assert path.read_bytes() == before
+        fcntl.flock(held, fcntl.LOCK_UN)
+        writing.result()
+    assert [turn.sequence for turn in read(path)] == ["a"]
 
 
 def test_where_the_disk_takes_no_more_the_dump_ends_with_a_whole_turn(tmp_path: Path) -> None:

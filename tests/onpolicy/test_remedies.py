@@ -36,6 +36,24 @@ def test_tokens_are_those_that_the_audit_compares() -> None:
     assert {remedy.not_one for remedy in found} == {audit(sampler, other).figures.not_one}
 
 
+def test_what_follows_other_ids_is_not_weighed() -> None:
+    turns = [
+        tuple(
+            Turn(
+                sequence="a",
+                index=index,
+                tokens=np.array([first, 2][index : index + 1]),
+                logprobs=from_array(np.array([-1.0 - index])),
+            )
+            for index in range(2)
+        )
+        for first in (1, 9)
+    ]
+    dumps = [HeldDump(held=held) for held in turns]
+    assert {remedy.tokens for remedy in remedies.weighed(*dumps)} == {0}
+    assert audit(*dumps).figures.tokens == 0
+
+
 def test_a_worked_example() -> None:
     ratios = [1.0, 1.5, 4.0, 8.0, 0.25]
     found = weighed([-5.0] * 5, [-5.0 + math.log(ratio) for ratio in ratios])
