@@ -140,6 +140,22 @@ def test_a_failure_is_kept_as_a_small_case_that_replay_repeats(audit: Command) -
     assert code == 1
 
 
+def test_of_numbered_turns_a_case_keeps_those_up_to_the_broken_one(audit: Command) -> None:
+    def turns(values: np.ndarray) -> list[dict[str, object]]:
+        kept = [draw(TOKENS, 0), values, draw(TOKENS, 2)]
+        return [record(one, sequence="s", turn=t) for t, one in enumerate(kept)]
+
+    lines(Path("a.jsonl"), turns(draw(TOKENS, 4)))
+    lines(Path("b.jsonl"), turns(flipped()))
+    code, out, _ = audit("a.jsonl", "b.jsonl", "--case", "cases", "--json")
+    saved = json.loads(out)["case"]
+    kept = json.loads(Path(saved).read_text())["dumps"][1]["turns"]
+    assert (code, [one["turn"] for one in kept]) == (1, [0, 1])
+    code, out, _ = audit("replay", saved, "--json")
+    first = json.loads(out)["ratio"]["first"]["place"]
+    assert (code, first["turn"], first["token"]) == (1, 1, TOKENS + 22)
+
+
 def test_three_runs_stop_at_the_first_broken_layer_and_keep_a_case(audit: Command) -> None:
     for name in ("a.jsonl", "b.jsonl", "c.jsonl"):
         dump(name)

@@ -92,6 +92,7 @@ def test_infinities_equal_on_both_sides_have_no_ratio() -> None:
     found = beside([-np.inf, -1.0], [-np.inf, -1.0])
     assert found.verdict == "undecidable"
     assert kinds(found) == {"infinite"}
+    assert (found.figures.tokens, found.unseen) == (1, 1)
 
 
 def test_an_infinity_on_one_side_is_a_ratio_of_zero_and_in_no_mean() -> None:
