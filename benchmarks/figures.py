@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import audit_tables
 import demo_tables
 import device_tables
 import kill_tables
@@ -239,6 +240,7 @@ FIGURES: dict[str, Callable[[Any], list[tuple[str, str]]]] = {
     "agent_overhead": _overhead,
     "agent_kills": _kills,
     "night_kills": kill_tables.figures,
+    "audit": audit_tables.figures,
 }
 
 BLOCKS: dict[str, Callable[[], str]] = {
