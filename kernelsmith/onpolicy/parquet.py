@@ -31,7 +31,7 @@ class Parquet:
         self._file, names = _opened(path)
         fields, whose = fields_of(names, side, mapped, str(path))
         metadata = self._file.schema_arrow.metadata or {}
-        told = {key.decode(): value.decode() for key, value in metadata.items()}
+        told = {_text(key): _text(value) for key, value in metadata.items()}
         self._reading = Reading(fields=fields, side=side, header=header_of(told), whose=whose)
         self._faults.add(*side_faults(self._reading))
         self._columns = [name for name in names if name in _all_names(self._reading)]
@@ -59,14 +59,22 @@ class Parquet:
                     row += 1
                     if turn is not None:
                         yield turn
-        except OSError as error:  # pyarrow's ArrowInvalid is a ValueError, its I/O errors OSErrors
-            self._faults.add(_broken(self._side, error, row))
-        except ValueError as error:
-            self._faults.add(_broken(self._side, error, row))
+        except _errors() as error:
+            detail = str(error)[:200]
+            self._faults.add(
+                Fault(kind="truncated", side=self._side, detail=detail, place=f"row {row}")
+            )
 
 
-def _broken(side: Side, error: Exception, row: int) -> Fault:
-    return Fault(kind="truncated", side=side, detail=str(error)[:200], place=f"row {row}")
+def _errors() -> tuple[type[Exception], ...]:
+    """What pyarrow raises for a file that is not whole, or not what it says."""
+    import pyarrow
+
+    return (pyarrow.ArrowException, OSError, ValueError)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 def _value(scalar: Any) -> Any:
@@ -99,7 +107,7 @@ def _opened(path: Path) -> tuple["ParquetFile", list[str]]:
         ) from error
     try:
         file = ParquetFile(path)
-    except (OSError, ValueError) as error:
+    except _errors() as error:
         raise InputError(
             f"{path} is not a whole parquet file: {str(error)[:200]}",
             hint="a parquet file whose writer was killed has no footer: nothing of it can be read",

@@ -69,8 +69,10 @@ def from_numbers(values: Sequence[float | None], declared: Dtype | None) -> tupl
 def numbers(logprobs: LogProbs) -> Floats:
     """Their values, exactly."""
     if logprobs.dtype == "bfloat16":
-        return _single(logprobs.words).astype(np.float64)
-    return logprobs.words.view(_NUMPY[logprobs.dtype]).astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            return _single(logprobs.words).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN is told like any other
+        return logprobs.words.view(_NUMPY[logprobs.dtype]).astype(np.float64)
 
 
 def meeting(a: Dtype, b: Dtype) -> Dtype:
@@ -97,12 +99,12 @@ def narrowed(values: Floats, dtype: Dtype) -> LogProbs:
     comparison that decides."""
     if dtype == "bfloat16":
         # By way of float32, as torch's own conversion goes.
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             words = values.astype(np.float32).view(np.uint32)
         rounded = words + np.uint32(0x7FFF) + ((words >> np.uint32(16)) & np.uint32(1))
         rounded = np.where(np.isnan(values), words | np.uint32(0x00400000), rounded)
         return LogProbs(words=(rounded >> np.uint32(16)).astype(np.uint16), dtype=dtype)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return from_array(values.astype(_NUMPY[dtype]))
 
 

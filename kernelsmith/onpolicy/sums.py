@@ -21,6 +21,9 @@ class Sum:
     def add_one(self, term: float) -> None:
         """Adds one term."""
         total = self._total + term
+        if not math.isfinite(total):  # nothing is lost on the way to ∞
+            self._total, self._lost = total, 0.0
+            return
         if abs(self._total) >= abs(term):
             self._lost += (self._total - total) + term
         else:

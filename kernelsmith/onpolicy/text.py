@@ -104,10 +104,12 @@ def _ratio(log_ratio: float | None) -> str:
 def first_line(first: FirstDifference) -> str:
     """The first difference, with bits, values, distance and place."""
     place = first.place
+    both = f"; {place.sampler_place} beside {place.trainer_place}"
+    records = both if place.sampler_place or place.trainer_place else ""
     ulps = "" if first.ulps is None else f", {first.ulps:,} ulp of {first.ulp_dtype}"
     return (
-        f"token {place.index} (sequence {place.sequence}, turn {place.turn}, token {place.token}; "
-        f"{place.sampler_place} beside {place.trainer_place}): {first.sampler_bits} beside "
+        f"token {place.index} (sequence {place.sequence}, turn {place.turn}, token {place.token}"
+        f"{records}): {first.sampler_bits} beside "
         f"{first.trainer_bits}, {first.sampler!r} beside {first.trainer!r}{ulps}"
     )
 

@@ -75,6 +75,18 @@ def test_a_nan_equals_nothing_and_hides_its_token(sides: tuple[bool, bool]) -> N
     assert all(name in fault.detail for name in named)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_a_signalling_nan_is_a_nan_in_every_dtype(dtype: storage.Dtype) -> None:
+    from dataclasses import replace
+
+    pattern = {"bfloat16": 0x7F81, "float16": 0x7C01, "float32": 0x7F800001}[dtype]
+    width = storage.WIDTH[dtype]
+    held_bits = storage.from_words(pattern.to_bytes(width, "little") * 2, dtype)
+    one = replace(turn([-1.0, -1.0]), logprobs=held_bits)
+    assert "nan" in kinds(audit(held(one), held(one)))
+    assert "nan" in kinds(audit(held(one), held(turn([-1.0, -1.0], dtype="float64"))))
+
+
 def test_a_nan_beside_a_difference_is_named_and_the_difference_decides() -> None:
     found = beside([np.nan, -1.0], [-0.5, -2.0])
     assert found.verdict == "off-policy"

@@ -206,6 +206,14 @@ def test_a_worked_example_by_hand() -> None:
     assert found.ppl_ratio == pytest.approx(1.0)
 
 
+def test_a_ratio_beyond_float64_is_infinite_and_never_nan() -> None:
+    found = figures([[(-1000.0, -1.0, True), (-1.0, -1.0, True), (-1000.0, -1.0, True)]])
+    assert found.ratio_mean == found.ratio_max == found.k3 == math.inf
+    assert found.ratio_min == 1.0
+    assert found.k1 == pytest.approx(-666.0)
+    assert math.isfinite(found.chi2_token or math.nan), "verl's clamp"
+
+
 def test_figures_do_not_depend_on_where_a_sequence_is_cut_into_turns() -> None:
     rng = np.random.default_rng(1)
     s = -rng.exponential(1.0, 300).astype(np.float32)

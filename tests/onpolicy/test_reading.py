@@ -197,6 +197,9 @@ def test_parquet_keeps_its_floats_and_dies_by_name(tmp_path: Path) -> None:
     assert found.verdict == "off-policy"
     assert found.evidence.first is not None
     assert found.evidence.first.place.index == 7
+    flipped = path.read_bytes().replace(b"ARROW:schema", b"ARROW:\xffchema")
+    (tmp_path / "odd.parquet").write_bytes(flipped)
+    assert of_files(tmp_path / "odd.parquet", path).verdict == "on-policy"
     (tmp_path / "cut.parquet").write_bytes(path.read_bytes()[:-20])
     with pytest.raises(InputError, match="not a whole parquet file"):
         open_dump(tmp_path / "cut.parquet", "sampler")
