@@ -223,6 +223,36 @@ def _kills(document: Any) -> list[tuple[str, str]]:
     ]
 
 
+def _escapes(document: Any) -> list[tuple[str, str]]:
+    counts = []
+    for name in dict.fromkeys(row["sandbox"] for row in document["rows"]):
+        own = [row for row in document["rows"] if row["sandbox"] == name]
+        stopped = sum(row["state"] == "blocked" for row in own)
+        counts.append(f"{name} {stopped} of {len(own)}")
+    ways = len({row["name"] for row in document["rows"]})
+    return [
+        (
+            f"{ways} ways out of the sandboxes, each in every kind of job: stopped (the rest is "
+            "named, `docs/escapes.md`)",
+            ", ".join(counts),
+        )
+    ]
+
+
+def _latency(document: Any) -> list[tuple[str, str]]:
+    found = []
+    for name in document["sandboxes"]:
+        over = [told[name]["over_bare_ms"] for told in document["kinds"].values() if name in told]
+        found.append(f"{name} {min(over):.1f}–{max(over):.1f}")
+    return [
+        (
+            "a warm job over one without a wall, median by kind of job (load average "
+            f"{document['machine']['load_1m_before']:.0f} on {document['machine']['cores']} cores)",
+            ", ".join(found) + " ms",
+        )
+    ]
+
+
 def _median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
@@ -241,6 +271,8 @@ FIGURES: dict[str, Callable[[Any], list[tuple[str, str]]]] = {
     "agent_kills": _kills,
     "night_kills": kill_tables.figures,
     "audit": audit_tables.figures,
+    "night_escapes": _escapes,
+    "night_latency": _latency,
 }
 
 BLOCKS: dict[str, Callable[[], str]] = {

@@ -44,7 +44,9 @@ def render(document: dict[str, Any]) -> str:
         kernel=machine["kernel"],
         counts=", ".join(counts),
     )
-    missing = "".join(
+    left = document["left"]
+    before = f"\nNot tried since the walls' code changed last: {left} of these.\n" if left else ""
+    missing = before + "".join(
         f"\nNot tried: {name} ({why}).\n" for name, why in sorted(document["missing"].items())
     )
     return "\n".join([head + missing, _open(rows), *_groups(rows), _said(rows)])

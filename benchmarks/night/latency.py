@@ -45,7 +45,7 @@ from kernelsmith.model import (
 from kernelsmith.ports import Role
 from kernelsmith.sandbox import paths
 from kernelsmith.sandbox.choose import choose
-from kernelsmith.sandbox.pipes import Command, start
+from kernelsmith.sandbox.pipes import Command, Pipes, start
 from kernelsmith.sandbox.pool import Leased, Pool
 from kernelsmith.sandbox.spool import open_spool
 from kernelsmith.wiring import versions
@@ -98,9 +98,11 @@ def main() -> int:
                 missing[name] = error.message
                 continue
             stack.callback(sandbox.close)
-            facts[name] = sandbox.describe()
+            # Without where it lies: that is this machine's.
+            facts[name] = {key: one for key, one in sandbox.describe().items() if key != "program"}
             workers[name] = {role: sandbox.start(role) for role in ("frontend", "launcher")}
         jobs = _jobs(workers["bare"])
+        nice = {name: _nice(own["launcher"]) for name, own in workers.items()}
         taken = {kind: _in_turns(asked, workers, options.rounds) for kind, asked in jobs.items()}
     document = {
         "schema": SCHEMA,
@@ -114,6 +116,7 @@ def main() -> int:
         },
         "sandboxes": facts,
         "missing": missing,
+        "nice": nice,
         "rounds": options.rounds,
         "goal_ms": GOAL_MS,
         "kinds": {kind: _told(one) for kind, one in taken.items()},
@@ -130,6 +133,8 @@ def main() -> int:
             print(
                 f"{kind:8} {name:10} " + ", ".join(f"{key} {value}" for key, value in one.items())
             )
+    if len(set(nice.values())) > 1:
+        print(f"not comparable: the sandboxes run at different priorities: {nice}")
     print("\n".join([f"not tried: {name}: {why}" for name, why in missing.items()]), end="")
     return 1 if document["slow"] else 0
 
@@ -192,6 +197,15 @@ def _done(
         return reply.result, {name: reply.read(name) for name in wanted or ()}
     finally:
         reply.close()
+
+
+def _nice(worker: Leased) -> int:
+    """The priority of a template's wall: an engine's containers have the engine's."""
+    line: Any = worker.worker.started() and worker.worker.line
+    if isinstance(line, Pipes):
+        return os.getpriority(os.PRIO_PROCESS, line.popen.pid)
+    state = line.engine.client.api.inspect_container(line.begun.result())["State"]
+    return os.getpriority(os.PRIO_PROCESS, state["Pid"])
 
 
 def _in_turns(
