@@ -54,7 +54,8 @@ def remedies() -> str:
         "",
         f"After recompute the loss's ratio is not 1 for {again['same_pack']} of "
         f"{recompute['tokens']} tokens where the trainer packs the same sequences again, and for "
-        f"{again['two_packs']} where the second forward has them in two packs. The forward cost "
+        f"{again['two_packs']} where the second forward has them in two packs, "
+        f"{again['one_each']} where it takes one at a time. The forward cost "
         f"{cost['over_update']:.2f} of an update (forward and backward) and "
         f"{cost['over_rollout']:.3f} of the rollout, on this CPU, within one run.",
     ]

@@ -71,14 +71,16 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demonstration:
-    """What was seen. ``again`` and ``other_batches``: the trainer against itself, the same packed
-    forward twice and the same sequences in two packs; it is what recompute makes of the ratio."""
+    """What was seen. ``again``, ``two_packs``, ``one_each``: the trainer against itself, the packed
+    forward beside the same once more, beside the same sequences in two packs, and beside a forward
+    of each alone. It is what recompute makes of the ratio."""
 
     stock: Audit
     pairings: tuple[Pairing, ...]
     remedies: tuple[Remedy, ...]
     again: Audit
-    other_batches: Audit
+    two_packs: Audit
+    one_each: Audit
     cost: Cost
     device: str
     epoch: str
@@ -109,6 +111,7 @@ def _run(folder: Path) -> Demonstration:
     both = (*alone, *ragged)
     trainer, again = _forward(model, both), _forward(model, both)
     two_packs = (*_forward(model, both[:3]), *_forward(model, both[3:]))
+    one_each = [_forward(model, (rollout,))[0] for rollout in both]
     epoch = _epoch()
     dumps = _written(folder, both, trainer, epoch)
     stock = audit(open_dump(dumps[0], "sampler"), open_dump(dumps[1], "trainer"))
@@ -121,7 +124,8 @@ def _run(folder: Path) -> Demonstration:
         pairings=tuple(pairings),
         remedies=weighed(open_dump(dumps[0], "sampler"), open_dump(dumps[1], "trainer")),
         again=audit(_held(both, trainer), _held(both, again)),
-        other_batches=audit(_held(both, trainer), _held(both, two_packs)),
+        two_packs=audit(_held(both, trainer), _held(both, two_packs)),
+        one_each=audit(_held(both, trainer), _held(both, one_each)),
         cost=_cost(model, both, rollout_s),
         device="cpu",
         epoch=epoch,

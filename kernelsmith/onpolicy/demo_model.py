@@ -35,7 +35,7 @@ SHAPE = {
 """The model's config; what is not named is Qwen3's default."""
 PROMPTS = (5, 12, 17, 31)
 """Tokens of the prompts, of no common length so that a batch of them is ragged."""
-NEW_TOKENS = 24
+NEW_TOKENS = 16
 SEED = 0
 
 

@@ -31,7 +31,8 @@ def _remedy(found: Demonstration, remedy: Remedy) -> dict[str, Any]:
     if recompute:
         told["left"]["loss_ratio_not_one"] = {
             "same_pack": found.again.figures.not_one,
-            "two_packs": found.other_batches.figures.not_one,
+            "two_packs": found.two_packs.figures.not_one,
+            "one_each": found.one_each.figures.not_one,
         }
     return told
 
@@ -105,10 +106,11 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def _recompute_lines(found: Demonstration) -> list[str]:
-    cost, again, other = found.cost, found.again.figures, found.other_batches.figures
+    cost, again, one_each = found.cost, found.again.figures, found.one_each.figures
     return [
         f"recompute: the ratio that its loss sees is not 1 for {again.not_one} of {again.tokens} "
-        f"tokens in the same pack, for {other.not_one} where the trainer packs otherwise",
+        f"tokens in the same pack, for {found.two_packs.figures.not_one} in two packs, for "
+        f"{one_each.not_one} where each sequence has a forward of its own",
         f"recompute: costs one forward more, {cost.forward_over_update:.2f} of an update, "
         f"{cost.forward_over_rollout:.3f} of the rollout (CPU, this run); the others none while "
         "each rollout is trained on once",
