@@ -45,6 +45,9 @@ class Line(Protocol):
     def receive(self, left: Countdown) -> bytes | None:
         """Its next line. None: it is gone, was silent for so long, or said more than was asked."""
 
+    def ended(self) -> bool:
+        """Whether the template is gone, as far as can be told without waiting."""
+
     def last_words(self) -> str:
         """What it wrote last on standard error, most often the exception it died of."""
 
@@ -57,7 +60,8 @@ class SpoolWorker:
     """A template behind a wall, spoken to over a spool folder and a line.
 
     The template is started at once and waited for at the first job, so several start in parallel.
-    One job at a time; a dead template is an error once and started anew for the next job.
+    One job at a time; a template that died at a job is an error once, one that died between jobs is
+    none: nothing was lost with it. Either is started anew.
     ``start`` starts one; ``owner`` is the user inside the wall where that is another than the
     host's; ``ready`` is what the template said of itself, once it has.
     """
@@ -123,6 +127,8 @@ class SpoolWorker:
         Raises:
             SandboxError: it does not start.
         """
+        if self.line is not None and self.ready is not None and self.line.ended():
+            self._end()
         if self.line is None:
             self.launch()
         line = self.line

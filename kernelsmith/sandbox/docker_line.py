@@ -137,6 +137,9 @@ class Letters:
             self.words = error.message
         return None
 
+    def ended(self) -> bool:
+        return self.alive >= 0 and not letters.is_held(self.alive)
+
     def last_words(self) -> str:
         return self.words
 

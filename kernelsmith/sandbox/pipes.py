@@ -61,6 +61,9 @@ class Pipes:
         line, self.pending = self.pending.split(b"\n", 1)
         return None if self.pending else line
 
+    def ended(self) -> bool:
+        return self.popen.poll() is not None
+
     def last_words(self) -> str:
         try:
             lines = self.log.read_bytes()[-MAX_LOG_BYTES:].decode("utf-8", "replace").split("\n")
