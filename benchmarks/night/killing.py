@@ -1,12 +1,15 @@
 """Real workers whose template is killed in the middle of a job that holds a certain kernel, as the
 system kills when memory runs out."""
 
+import contextlib
 import os
 import signal
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import sampling
 
 from kernelsmith.model import CompileJob, Job, TraceJob
 from kernelsmith.ports import Reply, Role, Sandbox, Worker
@@ -63,8 +66,8 @@ class KillingWorker:
             return self.worker.submit(job, files)
         process = process_of(self.worker)
         self.of.killed.append(process)
-        os.killpg(process, signal.SIGSTOP)  # so that it dies in the middle of the job
-        timer = threading.Timer(DELAY_S, os.killpg, (process, signal.SIGKILL))
+        _signal(process, signal.SIGSTOP)  # so that it dies in the middle of the job
+        timer = threading.Timer(DELAY_S, _signal, (process, signal.SIGKILL))
         timer.start()
         try:
             return self.worker.submit(job, files)
@@ -76,6 +79,13 @@ class KillingWorker:
 
     def close(self) -> None:
         self.worker.close()
+
+
+def _signal(process: int, number: int) -> None:
+    """To a process and all that it started: a wall's program and the template behind it."""
+    for each in (process, *sampling.descendants(process)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, number)
 
 
 def process_of(worker: Any) -> int:
