@@ -87,6 +87,7 @@ proof-kills: setup
 # One flipped bit among millions of tokens, found in constant memory (minutes; 1.5 GB of disk).
 proof-audit: setup
 	$(BIN)/python benchmarks/audit.py
+	$(BIN)/python benchmarks/audit_demo.py
 # The night: ways out of each sandbox, what a warm job costs in each, runs killed and struck at
 # random moments, a soak. Docker's rows need an engine (tests/ci/engine.sh starts one where it can).
 # NIGHT_MINUTES: for the ways out, and for the kills; what the time does not suffice for is done by
