@@ -23,8 +23,11 @@ take_down() {
     daemon="$(cat "$place/docker.pid" 2>/dev/null || echo "$daemon")"
     kill "$daemon" 2>/dev/null || true
     while kill -0 "$daemon" 2>/dev/null && [ -e "$place/docker.pid" ]; do sleep 0.2; done
+    # Of containers that an engine left behind when it was killed.
+    { pgrep -f -- "-address $place/exec/" || true; } | xargs -r kill -9 2>/dev/null || true
   fi
-  umount -R "$place"/data/* 2>/dev/null || true
+  umount -R "$place"/data/* "$place"/exec/* 2>/dev/null || true
+  umount -l "$place"/data/overlay2/*/merged 2>/dev/null || true
   rm -rf "$place"
 }
 trap take_down EXIT
