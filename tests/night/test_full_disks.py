@@ -172,6 +172,7 @@ def test_a_disk_that_fills_up_stops_the_run_and_loses_nothing(
     ends_like_one_left_alone(path, before, capsys)
 
 
+@pytest.mark.slow
 def test_a_disk_that_turns_read_only_stops_the_run_and_loses_nothing(
     disk: Disk, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,6 +223,7 @@ def test_a_folder_where_no_log_can_be_made_refuses_a_run(
         ran("chattr", "-i", str(disk.at))
 
 
+@pytest.mark.slow
 def test_a_full_spool_is_never_a_candidates_fault(disk: Disk) -> None:
     sandbox = Process(pool=Pool(spool=open_spool((disk.at,))), limits={})
     try:
