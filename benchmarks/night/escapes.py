@@ -97,7 +97,8 @@ def _tried(options: argparse.Namespace, before: dict[str, Any]) -> dict[str, Any
             todo = [
                 case
                 for key, case in wanted.items()
-                if key[0] == name and options.only in key[2] and (options.again or key not in rows)
+                if key[0] == name and options.only in key[2]
+                if options.again or key not in rows or rows[key]["walls"] != code
             ]
             try:
                 for row in _in_sandbox(name, todo, around, until_s, facts) if todo else ():
