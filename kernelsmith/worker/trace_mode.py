@@ -83,9 +83,28 @@ class AllocationAndViews(TorchDispatchMode):  # type: ignore[misc]
         if kwargs.get("device") is not None or not args or not isinstance(args[0], torch.Tensor):
             kwargs = {**kwargs, "device": self.device}
         kwargs.pop("pin_memory", None)
+        if func is torch.ops.aten.empty_like.default and _keeps_strides(args[0], kwargs):
+            func, kept = torch.ops.aten.empty_strided.default, args[0]
+            kwargs = {"dtype": kept.dtype, **kwargs}
+            kwargs.pop("memory_format", None)
+            args = (kept.shape, kept.stride())
         made = func(*args, **kwargs)
         add_allocation(self.tape, made)
         return made
+
+
+def _keeps_strides(tensor: torch.Tensor, kwargs: dict[str, Any]) -> bool:
+    """Whether ``empty_like`` of a real tensor has its strides: on tensors without data torch gives
+    dimensions of one element others, and the two must make the same launches."""
+    if kwargs.get("memory_format") not in (None, torch.preserve_format):
+        return False
+    expected = 1
+    sizes = zip(tensor.stride(), tensor.shape, strict=True)
+    for stride, size in sorted(pair for pair in sizes if pair[1] > 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
 
 
 def _overloads(names: tuple[str, ...]) -> list[Any]:

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+import torch
 
 from kernelsmith.model import Buffer, LaunchArg, OutputRef, TensorMeta
 
@@ -153,3 +154,26 @@ def test_what_is_traced_twice_is_the_same(tmp_path):
     calls = [call(key=str(rows), x=tensor(rows, 24)) for rows in (1, 2, 16)]
     first = trace(COPY, *calls, tmp_path=tmp_path)
     assert trace(COPY, *calls, tmp_path=tmp_path) == first
+
+
+LIKE = (
+    HEADER
+    + """
+def forward(x):
+    turned = x.transpose(0, 1)
+    plain = torch.empty_like(x, dtype=torch.bfloat16, memory_format=torch.contiguous_format)
+    return torch.empty_like(x), torch.empty_like(turned), plain
+"""
+)
+
+
+@pytest.mark.parametrize(("rows", "cols", "pad"), [(1, 8, 5), (4, 8, 5), (4, 1, 5), (0, 8, 5)])
+def test_what_is_allocated_alike_has_a_real_tensors_strides(rows, cols, pad, tmp_path):
+    result = trace(LIKE, call(x=tensor(rows, cols, pad=pad)), tmp_path=tmp_path)
+    assert result.failure is None
+    real = torch.empty((rows, cols + pad))[:, :cols]
+    plain = torch.empty_like(real, dtype=torch.bfloat16, memory_format=torch.contiguous_format)
+    made = [torch.empty_like(real), torch.empty_like(real.transpose(0, 1)), plain]
+    found = [output.meta for output in result.plans["call"].outputs]
+    assert [meta.strides for meta in found] == [tensor.stride() for tensor in made]
+    assert [meta.dtype for meta in found] == ["float32", "float32", "bfloat16"]
