@@ -130,9 +130,9 @@ def test_a_run_that_began_with_a_foreign_source_stays_untrusted_when_resumed(
 def test_how_to_go_on_names_a_database_that_was_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wiring = replace(fake_wiring(), judge=lambda *_: fakes.FakeJudge(fails=lambda candidate: True))
+    wiring = replace(fake_wiring(), judge=lambda *_: fakes.FakeJudge(gainless=True))
     db = tmp_path / "my runs.db"
-    assert main(["run", "toy", "--db", str(db)], wiring) == 4
+    assert main(["run", "toy", "--db", str(db)], wiring) == 5
     said = capsys.readouterr().err
     assert re.search(rf"to go on: kernelsmith resume \S+ --db '{re.escape(str(db))}'\n", said)
 

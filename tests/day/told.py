@@ -18,6 +18,7 @@ from kernelsmith.model import (
     new_candidate,
     seed_candidate,
 )
+from kernelsmith.pauses import Pauses
 from kernelsmith.ports import Device, Proposer, Sandbox
 from kernelsmith.wiring import ProposerParts, Wiring, real
 
@@ -114,8 +115,15 @@ class ToldClock:
 def told_wiring() -> Wiring:
     """What users get, but for who proposes and for the clock."""
 
-    def judge(task: Task, device: Device, sandbox: Sandbox, secret_seed: int) -> ToldClock:
-        return ToldClock(Gate(task, device, sandbox, secret_seed))
+    def judge(
+        task: Task,
+        device: Device,
+        sandbox: Sandbox,
+        secret_seed: int,
+        pauses: Pauses | None = None,
+        /,
+    ) -> ToldClock:
+        return ToldClock(Gate(task, device, sandbox, secret_seed, pauses=pauses))
 
     @contextmanager
     def proposer(parts: ProposerParts) -> Iterator[Proposer]:

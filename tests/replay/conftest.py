@@ -34,7 +34,9 @@ class Kit:
     def __call__(self, *words: str) -> tuple[int, str, str]:
         wiring = fake_wiring()
 
-        def build(task: Task, device: Any, sandbox: Any, secret: int) -> fakes.FakeJudge:
+        def build(
+            task: Task, device: Any, sandbox: Any, secret: int, pauses: Any = None
+        ) -> fakes.FakeJudge:
             self.asked.append((task, secret))
             return self.judge
 
