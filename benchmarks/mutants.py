@@ -1,6 +1,6 @@
 """Planted bugs: one-spot mutants of seeds and winners through the real gate, beside allclose.
 
-    python benchmarks/mutants.py [--minutes N] [--jobs 2] [--task NAME] [--per-kind 5] [--again]
+    python benchmarks/mutants.py [--minutes N] [--jobs 2] [--task NAME] [--per-kind 3] [--again]
 
 Mutants are drawn by the engine (``kernelsmith.gate.probes.engine``), ``--per-kind`` of each kind
 from each seed and from each recorded winner (``tests/mutants/winners``), and taken from the tables
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import mutant_report
+import rows_json
 import torch
 from mutant_items import DRAW, PER_KIND, TASKS, Item, items, parents
 from mutant_judging import as_expected, desk, judge
@@ -146,7 +147,7 @@ def write(names: list[str], per_kind: int, seconds: float) -> int:
         "by_hand": sum(one["expected"] is not None for one in found),
         "mutants": [{k: v for k, v in one.items() if k != "key"} for one in found],
     }
-    RESULT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    RESULT.write_text(rows_json.text(document, "mutants"), encoding="utf-8")
     PAGE.write_text(mutant_report.page(document), encoding="utf-8")
     print(f"{len(found)} of {len(pairs)} mutants judged")
     return sum(not as_expected(one) for one in found)

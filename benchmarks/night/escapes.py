@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks" / "night")]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "night")]
 
+import rows_json  # noqa: E402
 from escapes_table import render  # noqa: E402
 
 from kernelsmith.errors import MissingError  # noqa: E402
@@ -65,10 +66,7 @@ def main() -> int:
     before = json.loads(RESULT.read_text()) if RESULT.exists() else {}
     document = before if options.render else _tried(options, before)
     if not options.render:
-        # A row a line: there are more than a thousand.
-        rows = ",\n  ".join(map(json.dumps, document["rows"]))
-        whole = json.dumps({**document, "rows": []}, indent=1)
-        RESULT.write_text(whole.removesuffix("[]\n}") + f"[\n  {rows}\n ]\n}}\n")
+        RESULT.write_text(rows_json.text(document, "rows"))
     TABLE.write_text(render(document))
     for problem in document["problems"]:
         print(f"not as named: {problem}")
