@@ -54,8 +54,8 @@ FOUND = """## What it found
 
 - Closed: blocks of columns taken in descending order got through in `rms_norm`. No declared row had
   more than two blocks, and two sum alike in either order; rows of three blocks are declared now.
-- Closed: an epsilon one ulp up got through in `rms_norm`. No declared row weighed as much as epsilon;
-  the regime `logspace` has such rows now.
+- Closed: an epsilon one ulp up got through in `rms_norm`. No declared row weighed as much as
+  epsilon; the regime `logspace` has such rows now.
 - Open where it cannot show: a loop over columns that ends one early is wrong for a row one longer
   than its blocks, and an offset in 8 bits for more blocks than 127; neither is in a declared range.
 - Open, a gap: **offsets in 32 bits** where the seed has 64. They wrap from 2**31 elements on, and
