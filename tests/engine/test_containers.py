@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from kernelsmith.errors import WorkerDeathError
 from kernelsmith.model import CompileJob, CompileResult
 from kernelsmith.sandbox import docker_engine
 from kernelsmith.sandbox.docker import Docker
@@ -89,14 +88,14 @@ def forward(x):
     assert f"({uid}, ['lo'], False)" in failure.message
 
 
-def test_a_container_that_is_killed_is_noticed_at_once(docker: Docker) -> None:
+def test_a_container_that_is_killed_between_jobs_is_started_anew(docker: Docker) -> None:
     worker = docker.start("launcher")
     worker.submit(NOTHING).close()
-    docker.engine.client.api.kill(container_of(worker))
-    with pytest.raises(WorkerDeathError, match="died or hung"):
-        worker.submit(NOTHING)
+    killed = container_of(worker)
+    docker.engine.client.api.kill(killed)
     reply = worker.submit(NOTHING)
     assert reply.result == CompileResult(objects={})
+    assert container_of(worker) != killed
     reply.close()
 
 
