@@ -23,6 +23,7 @@ def kill(worker: Leased) -> None:
     line = worker.worker.line
     if isinstance(line, Pipes):
         os.killpg(line.popen.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, line.popen.pid, os.WEXITED | os.WNOWAIT)
     else:
         line.engine.client.api.kill(line.begun.result())
 
@@ -73,13 +74,11 @@ def test_threads_left_running_end_with_the_job(frontend):
     assert submit(frontend, source, timeout_s=10).failure is None
 
 
-def test_a_dead_template_is_the_machines_fault_and_is_started_anew(frontend, walls):
+def test_a_template_that_died_between_jobs_is_started_anew(frontend, walls):
     launcher = walls.sandbox_of(frontend).start("launcher")
     nothing = CompileJob(ttirs={}, device="cpu")
     launcher.submit(nothing).close()
     kill(launcher)
-    with pytest.raises(SandboxError, match="launcher worker died"):
-        launcher.submit(nothing)
     reply = launcher.submit(nothing)
     assert reply.result == CompileResult(objects={})
     launcher.close()
