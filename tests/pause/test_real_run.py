@@ -52,13 +52,13 @@ def judging(
         process.communicate()
 
 
-@pytest.mark.slow
 def living(known: list[freezing.Seen]) -> set[tuple[int, int]]:
     """Those of some processes that have not ended; one that nobody reaped has."""
     now = {(each.pid, each.ticks) for each in freezing.everything() if each.state not in "ZX"}
     return now & {(each.pid, each.ticks) for each in known}
 
 
+@pytest.mark.slow
 def test_a_real_run_paused_again_and_again_accepts_what_one_left_alone_accepts(
     tmp_path: Path,
 ) -> None:
