@@ -50,11 +50,9 @@ def post(folder: int, name: str, letter: bytes) -> None:
         OSError: the disk will not have it.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    written = os.open(f"{name}.new", flags, 0o600, dir_fd=folder)
-    try:
-        os.write(written, letter)
-    finally:
-        os.close(written)
+    # A bare write takes on a full disk a part, and says nothing.
+    with open(os.open(f"{name}.new", flags, 0o600, dir_fd=folder), "wb") as file:
+        file.write(letter)
     os.rename(f"{name}.new", name, src_dir_fd=folder, dst_dir_fd=folder)
 
 

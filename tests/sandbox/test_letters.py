@@ -1,6 +1,7 @@
 """Letters: whole or not there, nobody else's, and noticed whether or not the system tells."""
 
 import os
+import resource
 import threading
 
 import pytest
@@ -31,6 +32,17 @@ def test_a_letter_replaces_what_lies_under_its_name(folder, tmp_path) -> None:
     letters.post(folder, "7.answer", b"new")
     assert (tmp_path / "7.answer").read_bytes() == b"new"
     assert os.listdir(tmp_path) == ["7.answer"]
+
+
+def test_a_letter_that_the_disk_takes_a_part_of_is_none(folder, tmp_path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(OSError):
+            letters.post(folder, "7.answer", b"more than ten bytes")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not (tmp_path / "7.answer").exists()
 
 
 def test_a_watch_wakes_at_an_arrival(folder, tmp_path) -> None:
