@@ -23,9 +23,9 @@ from kernelsmith.sandbox.client import Line
 from kernelsmith.sandbox.docker_container import Shared, Wanted
 from kernelsmith.sandbox.docker_engine import Engine, asking
 from kernelsmith.sandbox.docker_image import WorkerImage
-from kernelsmith.sandbox.docker_line import Letters, begin, open_letterbox
+from kernelsmith.sandbox.docker_line import Letterbox, Letters, begin, open_letterbox
 from kernelsmith.sandbox.pool import Leased, Pool
-from kernelsmith.sandbox.spool import Spool, open_spool
+from kernelsmith.sandbox.spool import open_spool
 
 TRIAL_TIMEOUT_S = 60
 TRIAL_ROLE = "trial"
@@ -51,10 +51,8 @@ class Docker:
         def start() -> Line:
             name = f"{role}-{next(self.numbers)}"
             box = open_letterbox(self.pool.spool, name, self.pool.owner)
-            shared = Shared(spool=folder, orders=box.orders_path, answers=box.answers_path)
-            wanted = _wanted(self.engine, self.image, role, shared, self.limits)
-            arguments = docker_container.arguments(wanted)
-            return begin(self.engine, box, arguments, self.pool.starter)
+            wanted = _wanted(self.engine, self.image, role, folder, box, self.limits)
+            return begin(self.engine, box, docker_container.arguments(wanted), self.pool.starter)
 
         return start
 
@@ -138,20 +136,14 @@ def open_docker(limits: Mapping[str, int] | None = None) -> Docker:
         spool = open_spool()
         undo.callback(spool.close)
         own = paths.limits_of(limits)
-        inside = trial(engine, image, spool, own)
+        pool = Pool(spool=spool, owner=docker_container.NOBODY if os.geteuid() == 0 else None)
+        inside = _trial(engine, image, pool, own)
         undo.pop_all()
-    owner = docker_container.NOBODY if os.geteuid() == 0 else None
-    return Docker(
-        engine=engine,
-        image=image,
-        pool=Pool(spool=spool, owner=owner),
-        limits=own,
-        inside=inside,
-    )
+    return Docker(engine=engine, image=image, pool=pool, limits=own, inside=inside)
 
 
-def trial(
-    engine: Engine, image: WorkerImage, spool: Spool, limits: Mapping[str, int]
+def _trial(
+    engine: Engine, image: WorkerImage, pool: Pool, limits: Mapping[str, int]
 ) -> dict[str, Any]:
     """Starts Python in a container with the mounts and limits of a worker's.
 
@@ -161,11 +153,9 @@ def trial(
     Raises:
         MissingError: that failed, with what it printed last.
     """
-    owner = docker_container.NOBODY if os.geteuid() == 0 else None
-    folder = spool.folder(TRIAL_ROLE, owner)
-    box = open_letterbox(spool, TRIAL_ROLE, owner)
-    shared = Shared(spool=folder, orders=box.orders_path, answers=box.answers_path)
-    wanted = _wanted(engine, image, TRIAL_ROLE, shared, limits)
+    folder = pool.spool.folder(TRIAL_ROLE, pool.owner)
+    box = open_letterbox(pool.spool, TRIAL_ROLE, pool.owner)
+    wanted = _wanted(engine, image, TRIAL_ROLE, folder, box, limits)
     arguments = docker_container.for_trial(docker_container.arguments(wanted))
     try:
         status, printed = _run(engine, arguments)
@@ -201,18 +191,23 @@ def _run(engine: Engine, arguments: dict[str, Any]) -> tuple[int, str]:
 
 
 def _wanted(
-    engine: Engine, image: WorkerImage, role: str, shared: Shared, limits: Mapping[str, int]
+    engine: Engine,
+    image: WorkerImage,
+    role: str,
+    folder: Path,
+    box: Letterbox,
+    limits: Mapping[str, int],
 ) -> Wanted:
     return Wanted(
         role=role,
         image=image.digest,  # never by name: who moves a tag must not change a run under way
         name=f"kernelsmith-{os.getpid()}-{role}-{secrets.token_hex(4)}",
         inside=image.inside,
-        shared=shared,
+        shared=Shared(spool=folder, orders=box.orders_path, answers=box.answers_path),
         limits=limits,
         cores=engine.cores,
         nodes=tuple(paths.gpu_nodes(role)),  # in a trial too: the engine may have no GPUs
-        labels=docker_engine.labels(shared.orders / "host"),
+        labels=docker_engine.labels(box.lock_path),
     )
 
 

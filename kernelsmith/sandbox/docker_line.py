@@ -5,7 +5,6 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -175,14 +174,7 @@ class Letters:
         Raises:
             SandboxError: the engine does not say.
         """
-        import docker
-
-        container = self.begun.result()
-        with asking("look at a container"):
-            try:
-                return int(self.engine.client.api.inspect_container(container)["State"]["Pid"])
-            except docker.errors.NotFound:
-                return 0
+        return int(self._state().get("Pid", 0))
 
     def _change(self, how: str) -> None:
         import docker
@@ -207,17 +199,27 @@ class Letters:
     def _lives(self) -> bool:
         if self.alive >= 0:
             return letters.is_held(self.alive)
-        container = self.begun.result()
+        self.begun.result()  # raises why it could not start
         if time.monotonic() - self.engine_asked_s < ASK_ENGINE_S:
             return True
         self.engine_asked_s = time.monotonic()
+        return bool(self._state().get("Running"))
+
+    def _state(self) -> dict[str, Any]:
+        """What the engine says of the container; nothing if that is gone.
+
+        Raises:
+            SandboxError: the engine does not say.
+        """
         import docker
 
+        container = self.begun.result()
         with asking("look at a container"):
             try:
-                return bool(self.engine.client.api.inspect_container(container)["State"]["Running"])
+                state: dict[str, Any] = self.engine.client.api.inspect_container(container)["State"]
             except docker.errors.NotFound:
-                return False
+                return {}
+        return state
 
     def _read_last_words(self) -> None:
         text = self.box.read(letters.ENDED)
@@ -230,22 +232,19 @@ def begin(
     engine: Engine, box: Letterbox, arguments: dict[str, Any], starter: ThreadPoolExecutor
 ) -> Letters:
     """Creates a container and starts it, in a thread of the sandbox's."""
-    return Letters(engine=engine, box=box, begun=starter.submit(_started(engine, arguments)))
+    return Letters(engine=engine, box=box, begun=starter.submit(_started, engine, arguments))
 
 
-def _started(engine: Engine, arguments: dict[str, Any]) -> Callable[[], str]:
-    def start() -> str:
-        with asking("start a container"):
-            container = engine.client.containers.create(**arguments)
-            try:
-                container.start()
-            except BaseException:
-                with contextlib.suppress(SandboxError):
-                    remove(engine, container.id)
-                raise
-        return str(container.id)
-
-    return start
+def _started(engine: Engine, arguments: dict[str, Any]) -> str:
+    with asking("start a container"):
+        container = engine.client.containers.create(**arguments)
+        try:
+            container.start()
+        except BaseException:
+            with contextlib.suppress(SandboxError):
+                remove(engine, container.id)
+            raise
+    return str(container.id)
 
 
 def _is_so_already(error: Any) -> bool:

@@ -37,7 +37,7 @@ REASONS = {
     "sandbox/docker_line.py _change.result": "the engine's client has a time limit",
     "sandbox/docker_line.py _lives.result": "the engine's client has a time limit",
     "sandbox/docker_line.py end.result": "the engine's client has a time limit",
-    "sandbox/docker_line.py root.result": "the engine's client has a time limit",
+    "sandbox/docker_line.py _state.result": "the engine's client has a time limit",
 }
 
 
