@@ -105,16 +105,23 @@ def everything() -> Iterable[Seen]:
     for entry in os.scandir(PROC):
         if not entry.name.isdigit():
             continue
-        # It may be gone by now; a name may hold spaces and brackets.
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
-            yield Seen(
-                pid=int(entry.name),
-                state=fields[0],
-                parent=int(fields[1]),
-                session=int(fields[3]),
-                ticks=int(fields[19]),
-            )
+        if (seen := _seen(int(entry.name))) is not None:
+            yield seen
+
+
+def _seen(pid: int) -> Seen | None:
+    """None: it is gone."""
+    try:  # a name may hold spaces and brackets
+        fields = (PROC / f"{pid}/stat").read_text().rpartition(")")[2].split()
+        return Seen(
+            pid=pid,
+            state=fields[0],
+            parent=int(fields[1]),
+            session=int(fields[3]),
+            ticks=int(fields[19]),
+        )
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def _signal(seen: Seen, number: int) -> None:
@@ -125,9 +132,9 @@ def _signal(seen: Seen, number: int) -> None:
     except OSError:
         return  # gone
     try:
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            fields = Path(PROC, str(seen.pid), "stat").read_text().rpartition(")")[2].split()
-            if int(fields[19]) == seen.ticks:
+        now = _seen(seen.pid)
+        if now is not None and now.ticks == seen.ticks:
+            with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(descriptor, number)
     finally:
         os.close(descriptor)
