@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -325,7 +326,9 @@ def on_terminal(folder: Path, words: list[str], answers: list[tuple[str, str]]) 
             seen = said.index(question, seen) + len(question)
             if answer != CTRL_C:
                 os.write(parent, answer.encode())
+            until_s = time.monotonic() + 60
             while answer == CTRL_C and not select.select([parent], [], [], 0.2)[0]:
+                assert time.monotonic() < until_s, f"Ctrl-C is not heard after {said}"
                 process.send_signal(signal.SIGINT)  # one just before the read is not heard by it
         while select.select([parent], [], [], 60)[0]:
             try:
