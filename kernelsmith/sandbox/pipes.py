@@ -61,6 +61,10 @@ class Pipes:
         line, self.pending = self.pending.split(b"\n", 1)
         return None if self.pending else line
 
+    def root(self) -> int:
+        """Its first process."""
+        return self.popen.pid
+
     def ended(self) -> bool:
         return self.popen.poll() is not None
 

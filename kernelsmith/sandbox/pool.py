@@ -60,9 +60,7 @@ class Pool:
         self.clock.stop()
         lines = [worker.line for worker in list(self.workers.values())]
         try:
-            self.stopped = freezing.stop(
-                line.popen.pid for line in lines if isinstance(line, Pipes)
-            )
+            self.stopped = freezing.stop(line.root() for line in lines if isinstance(line, Pipes))
         except SandboxError:
             self.resume()
             raise

@@ -29,7 +29,6 @@ from kernelsmith.errors import KernelsmithError
 from kernelsmith.model import CompileJob, Job, RunJob, TensorMeta, TimeJob, TraceCall, TraceJob
 from kernelsmith.ports import Reply, Role
 from kernelsmith.sandbox import freezing, removal
-from kernelsmith.sandbox.pipes import Pipes
 from kernelsmith.sandbox.pool import Leased
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -259,11 +258,7 @@ def _short(text: str) -> str:
 def _processes(worker: Leased) -> set[int]:
     """What stands around a template, the template and what it started, as the host numbers them."""
     line: Any = worker.worker.line
-    if isinstance(line, Pipes):
-        root = line.popen.pid
-    else:
-        root = line.engine.client.api.inspect_container(line.begun.result())["State"]["Pid"]
-    return {each.pid for each in freezing.family([root])}
+    return {each.pid for each in freezing.family([line.root()])}
 
 
 def _seen(worker: Leased) -> tuple[object, set[int], set[str]]:
