@@ -1,12 +1,18 @@
 """One front end behind each wall that can stand here, shared by all tests of this folder."""
 
-from collections.abc import Iterator
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kernelsmith.errors import MissingError
 from kernelsmith.model import TensorMeta, TraceCall, TraceJob, TraceResult
 from kernelsmith.ports import Sandbox
+from kernelsmith.sandbox import paths
 from kernelsmith.sandbox.choose import choose
 from kernelsmith.sandbox.pool import Leased
 
@@ -94,6 +100,20 @@ def walls() -> Iterator[Walls]:
 @pytest.fixture(params=WALLS)
 def frontend(request: pytest.FixtureRequest, walls: Walls) -> Leased:
     return walls.worker(request.param)
+
+
+def start_supervisor(
+    role: str, folders: Sequence[Path], tmp: Path, **more: Any
+) -> "subprocess.Popen[bytes]":
+    """Process 1 of a container as an ordinary process, over these folders for jobs, orders and
+    answers."""
+    settings = {
+        "environment": paths.environment(str(tmp), paths.visible().python_path),
+        "template": {"python_flags": list(paths.PYTHON_FLAGS)},
+    }
+    module = ["-m", "kernelsmith.worker.supervisor", role, *map(str, folders)]
+    command = [sys.executable, *paths.PYTHON_FLAGS, *module, json.dumps(settings)]
+    return subprocess.Popen(command, **more)
 
 
 def submit(worker: Leased, source: str, *, timeout_s: float = 20.0) -> TraceResult:

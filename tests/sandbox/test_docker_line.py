@@ -1,11 +1,11 @@
 """The host's line to a container, with a real supervisor as an ordinary process and an engine that
 only knows how to end it."""
 
-import json
 import os
 import signal
 import subprocess
-import sys
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -17,7 +17,6 @@ from kernelsmith import letters
 from kernelsmith.active_clock import ActiveClock, Countdown
 from kernelsmith.errors import SandboxError, WorkerDeathError
 from kernelsmith.model import CompileJob, CompileResult
-from kernelsmith.sandbox import paths
 from kernelsmith.sandbox.client import SpoolWorker
 from kernelsmith.sandbox.docker import Docker
 from kernelsmith.sandbox.docker_engine import Engine
@@ -25,6 +24,8 @@ from kernelsmith.sandbox.docker_image import KIND_LABEL, of_labels
 from kernelsmith.sandbox.docker_line import Letters, open_letterbox
 from kernelsmith.sandbox.pool import Pool
 from kernelsmith.sandbox.spool import Spool, open_spool
+
+from .conftest import start_supervisor
 
 NOTHING = CompileJob(ttirs={}, device="cpu")
 
@@ -49,13 +50,8 @@ class Processes:
     def start(self, spool: Spool, role: str, folder: Path) -> Letters:
         name = f"{role}-{len(self.found)}"
         box = open_letterbox(spool, name, None)
-        settings = {
-            "environment": paths.environment(str(spool.path), paths.visible().python_path),
-            "template": {"python_flags": list(paths.PYTHON_FLAGS)},
-        }
-        places = [str(path) for path in (folder, box.orders_path, box.answers_path)]
-        module = ["-m", "kernelsmith.worker.supervisor", role, *places, json.dumps(settings)]
-        self.found[name] = subprocess.Popen([sys.executable, *paths.PYTHON_FLAGS, *module])
+        folders = (folder, box.orders_path, box.answers_path)
+        self.found[name] = start_supervisor(role, folders, spool.path)
         begun: Future[str] = Future()
         begun.set_result(name)
         engine = Engine(client=self, facts={}, cores=1)
@@ -104,13 +100,35 @@ def test_jobs_are_answered_and_leave_nothing_in_the_folders(
     assert not [path.name for path in spool.path.iterdir() if path.is_dir()]
 
 
-def test_a_container_that_is_killed_is_noticed_and_the_next_job_gets_another(
+def test_a_container_that_is_killed_between_jobs_is_started_anew(
     worker: SpoolWorker, processes: Processes
 ) -> None:
     worker.submit(NOTHING).close()
-    processes.found["launcher-0"].kill()
+    processes.remove_container("launcher-0", force=True, v=True)
+    reply = worker.submit(NOTHING)
+    assert reply.result == CompileResult(objects={})
+    reply.close()
+    assert list(processes.found) == ["launcher-0", "launcher-1"]
+
+
+def test_a_container_that_is_killed_at_a_job_is_noticed_and_the_next_job_gets_another(
+    worker: SpoolWorker, processes: Processes
+) -> None:
+    worker.submit(NOTHING).close()
+    orders = line_of(worker).box.orders_path
+    # Stopped, it holds its lock and takes no order: it is certain to die with the job under way.
+    processes.found["launcher-0"].send_signal(signal.SIGSTOP)
+
+    def kill() -> None:
+        while not (orders / f"1{letters.ORDER}").exists():
+            time.sleep(0.005)
+        processes.found["launcher-0"].kill()
+
+    killing = threading.Thread(target=kill, daemon=True)
+    killing.start()
     with pytest.raises(WorkerDeathError, match="died or hung at job 1"):
         worker.submit(NOTHING)
+    killing.join()
     reply = worker.submit(NOTHING)
     assert reply.result == CompileResult(objects={})
     reply.close()

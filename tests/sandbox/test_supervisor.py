@@ -5,7 +5,6 @@ import os
 import pickle
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,34 +13,30 @@ import pytest
 
 from kernelsmith import letters
 from kernelsmith.model import CompileJob
-from kernelsmith.sandbox import paths
 from kernelsmith.worker import supervisor
+
+from .conftest import start_supervisor
 
 KEY = b"k" * letters.KEY_BYTES
 WAIT_S = 60.0
+
+
+def made(folder: Path) -> list[Path]:
+    """The folders that host and supervisor share."""
+    found = [folder / name for name in ("spool", "orders", "answers")]
+    for path in found:
+        path.mkdir()
+    return found
 
 
 class Running:
     """A supervisor, and the host's part of its folders."""
 
     def __init__(self, folder: Path, role: str = "launcher") -> None:
-        self.spool, self.orders, self.answers = (
-            folder / name for name in ("spool", "orders", "answers")
-        )
-        for path in (self.spool, self.orders, self.answers):
-            path.mkdir()
+        self.spool, self.orders, self.answers = folders = made(folder)
         (self.orders / letters.KEY).write_bytes(KEY)
         self.host = letters.hold(self.orders / letters.HOST)
-        seen = paths.visible()
-        settings = {
-            "environment": paths.environment(str(folder), seen.python_path),
-            "template": {"python_flags": list(paths.PYTHON_FLAGS)},
-        }
-        places = [str(path) for path in (self.spool, self.orders, self.answers)]
-        module = ["-m", "kernelsmith.worker.supervisor", role, *places, json.dumps(settings)]
-        self.process = subprocess.Popen(
-            [sys.executable, *paths.PYTHON_FLAGS, *module], stderr=subprocess.PIPE
-        )
+        self.process = start_supervisor(role, folders, folder, stderr=subprocess.PIPE)
 
     def answer(self, name: str) -> dict[str, object] | None:
         """What is answered under this name, once it is."""
@@ -128,15 +123,9 @@ def test_a_host_that_is_gone_ends_the_container_and_its_template(running: Runnin
 
 
 def test_without_a_hosts_lock_nothing_starts(tmp_path: Path) -> None:
-    for name in ("spool", "orders", "answers"):
-        (tmp_path / name).mkdir()
+    folders = made(tmp_path)
     (tmp_path / "orders" / letters.HOST).touch()
-    places = [str(tmp_path / name) for name in ("spool", "orders", "answers")]
-    done = subprocess.run(
-        [sys.executable, "-m", "kernelsmith.worker.supervisor", "launcher", *places, "{}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == supervisor.EXIT_NO_HOST
-    assert "the host's lock cannot be seen" in done.stderr
+    process = start_supervisor("launcher", folders, tmp_path, stderr=subprocess.PIPE)
+    _, said = process.communicate(timeout=WAIT_S)
+    assert process.returncode == supervisor.EXIT_NO_HOST
+    assert b"the host's lock cannot be seen" in said
