@@ -4,10 +4,15 @@ but those that are named as open, and those do. ``benchmarks/night/escapes.py`` 
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from . import escapes_try
+from kernelsmith.model import Job
+from kernelsmith.sandbox.client import SpoolReply, SpoolWorker
+from kernelsmith.sandbox.pool import Leased
+
 from .conftest import Walls
 from .escapes_try import KINDS, OPEN, SANDBOXES, Escape, Host, attempt, host, load, role_of
 
@@ -86,33 +91,35 @@ def test_a_way_that_works_is_seen(walls, around, kind, code, how):
     assert (outcome.state, outcome.how[: len(how)]) == (OPEN, how)
 
 
-def test_what_is_done_to_the_host_is_seen_whatever_the_job_says(walls, around, monkeypatch):
+@dataclass(frozen=True)
+class Meddled:
+    """A worker whose jobs write a file of the host's."""
+
+    leased: Leased
+    path: Path
+
+    @property
+    def worker(self) -> SpoolWorker:
+        return self.leased.worker
+
+    def submit(self, job: Job) -> SpoolReply:
+        self.path.write_text("changed")
+        return self.leased.submit(job)
+
+
+def test_what_is_done_to_the_host_is_seen_whatever_the_job_says(walls, around):
     canary = around.canaries.process.pid
-    worker = walls.role("process", "frontend")
-    tried = escapes_try._submit
-
-    def submit(worker, job):
-        (around.canaries.folder / "victim").write_text("changed")
-        return tried(worker, job)
-
-    monkeypatch.setattr(escapes_try, "_submit", submit)
+    worker = Meddled(walls.worker("process"), around.canaries.folder / "victim")
     outcome = attempt(worker, way("raise Refused('EPERM')"), "trace", around)
     assert (outcome.state, outcome.how) == (OPEN, "a file was changed")
-    monkeypatch.undo()
     os.kill(canary, signal.SIGKILL)
     os.waitpid(canary, 0)
     assert "a process was killed" in around.touched("")
     around.canaries.set_out()
 
 
-def test_what_a_job_leaves_in_the_spool_is_seen(walls, around, monkeypatch):
-    worker = walls.role("process", "frontend")
-    tried = escapes_try._submit
-
-    def submit(worker, job):
-        (worker.worker.folder / "left").write_text("left")
-        return tried(worker, job)
-
-    monkeypatch.setattr(escapes_try, "_submit", submit)
+def test_what_a_job_leaves_in_the_spool_is_seen(walls, around):
+    leased = walls.worker("process")
+    worker = Meddled(leased, leased.worker.folder / "left")
     outcome = attempt(worker, way("raise Refused('EPERM')"), "trace", around)
     assert (outcome.state, outcome.how) == (OPEN, "the spool still has ['left']")

@@ -11,6 +11,7 @@ import pytest
 
 from kernelsmith.errors import MissingError
 from kernelsmith.model import CompileJob, CompileResult
+from kernelsmith.sandbox import freezing
 from kernelsmith.sandbox.choose import choose
 
 HOST = """
@@ -25,21 +26,6 @@ time.sleep(600)
 """
 
 
-def descendants(root: int) -> set[int]:
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rsplit(") ", 1)[1].split()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(fields[1])
-    found = {root}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {root}
-
-
 # Containers are no descendants of their host: tests/engine kills the hosts of those.
 @pytest.mark.parametrize("wall", ["bubblewrap", "process"])
 def test_workers_die_with_a_host_that_is_killed(wall):
@@ -50,7 +36,7 @@ def test_workers_die_with_a_host_that_is_killed(wall):
     host = subprocess.Popen([sys.executable, "-c", HOST, wall], stdout=subprocess.PIPE, text=True)
     assert host.stdout is not None
     spool = Path(host.stdout.readline().strip())
-    workers = descendants(host.pid)
+    workers = {each.pid for each in freezing.family([host.pid])} - {host.pid}
     assert workers
     # Stopped, as if busy: they cannot notice that their input has ended.
     for pid in workers:

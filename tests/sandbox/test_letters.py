@@ -38,7 +38,7 @@ def test_a_letter_that_the_disk_takes_a_part_of_is_none(folder, tmp_path) -> Non
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
     try:
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match="too large"):
             letters.post(folder, "7.answer", b"more than ten bytes")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
