@@ -29,30 +29,23 @@ from typing import Any
 
 import numpy as np
 
-from kernelsmith import devices
-from kernelsmith.errors import MissingError
-from kernelsmith.model import (
-    CompileJob,
-    Inputs,
-    InputSpec,
-    Job,
-    Run,
-    RunJob,
-    TensorMeta,
-    TraceCall,
-    TraceJob,
-)
-from kernelsmith.ports import Role
-from kernelsmith.sandbox import paths
-from kernelsmith.sandbox.choose import choose
-from kernelsmith.sandbox.pipes import Command, Pipes, start
-from kernelsmith.sandbox.pool import Leased, Pool
-from kernelsmith.sandbox.spool import open_spool
-from kernelsmith.wiring import versions
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
 
-RESULT = Path(__file__).resolve().parents[1] / "results" / "night_latency.json"
+from kernelsmith.errors import MissingError  # noqa: E402
+from kernelsmith.model import CompileJob, Job  # noqa: E402
+from kernelsmith.ports import Role  # noqa: E402
+from kernelsmith.sandbox import paths  # noqa: E402
+from kernelsmith.sandbox.choose import choose  # noqa: E402
+from kernelsmith.sandbox.pipes import Command, start  # noqa: E402
+from kernelsmith.sandbox.pool import Leased, Pool  # noqa: E402
+from kernelsmith.sandbox.spool import open_spool  # noqa: E402
+from kernelsmith.wiring import versions  # noqa: E402
+from tests.sandbox import small_kernel  # noqa: E402
+from tests.sandbox.escapes_try import SANDBOXES  # noqa: E402
+
+RESULT = ROOT / "benchmarks" / "results" / "night_latency.json"
 SCHEMA = "kernelsmith.benchmark.night_latency/1"
-SANDBOXES = ("process", "bubblewrap", "docker")
 GOAL_MS = 30.0
 WARM_ROUNDS = 5
 BARE = """
@@ -63,22 +56,7 @@ wall.give_up_privileges = wall.confine = lambda *arguments, **more: None
 wall_watch.exceeded = lambda share: ""
 template.serve(sys.argv[1], Path(sys.argv[2]), template.Settings())
 """
-META = TensorMeta(shape=(64, 256), strides=(256, 1), dtype="float32")
-SOURCE = """
-import triton
-import triton.language as tl
-
-@triton.jit
-def double(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n, other=0.0) * 2.0, mask=at < n)
-
-def forward(x):
-    y = x.new_empty(x.shape)
-    n = x.shape[0] * x.shape[1]
-    double[(triton.cdiv(n, 256),)](x, y, n, BLOCK=256)
-    return y
-"""
+SHAPE = (64, 256)
 Asked = tuple[Role, Job, Mapping[str, bytes]]
 
 
@@ -135,7 +113,8 @@ def main() -> int:
             )
     if len(set(nice.values())) > 1:
         print(f"not comparable: the sandboxes run at different priorities: {nice}")
-    print("\n".join([f"not tried: {name}: {why}" for name, why in missing.items()]), end="")
+    for name, why in missing.items():
+        print(f"not tried: {name}: {why}")
     return 1 if document["slow"] else 0
 
 
@@ -163,27 +142,19 @@ def _bare() -> Iterator[dict[Role, Leased]]:
 
 def _jobs(bare: Mapping[Role, Leased]) -> dict[str, Asked]:
     """The jobs to time, by name; made with the bare worker."""
-    call = TraceCall(key="call", entry="forward", args=(("x", META),), num_programs=1)
-    trace = TraceJob(source=SOURCE, entries=("forward",), calls=(call,), device="cpu")
-    traced: Any = _done(bare["frontend"], trace, {})[0]
-    device = devices.get("cpu")
-    object_of = {name: device.object_id(one.ttir) for name, one in traced.classes.items()}
-    ttirs = {object_of[name]: one.ttir for name, one in traced.classes.items()}
-    compile_job = CompileJob(ttirs=ttirs, device="cpu")
-    names = [f"{name}.obj" for name in ttirs]
+    x = small_kernel.meta(*SHAPE)
+    trace_job = small_kernel.trace_job(x)
+    traced: Any = _done(bare["frontend"], trace_job, {})[0]
+    compile_job = small_kernel.compile_job(traced)
+    names = small_kernel.code_files(compile_job)
     compiled, files = _done(bare["launcher"], compile_job, {}, names)
-    spec = InputSpec(
-        name="x", meta=META, recipe="token", base_shape=META.shape, token_axis=0, file="x.bin"
-    )
-    inputs = Inputs(tensors=(spec,), scalars=(), regime="normal", seed=1)
-    run = Run(key="run", plan=traced.plans["call"], inputs=inputs)
-    run_job = RunJob(runs=(run,), objects=compiled.objects, object_of=object_of, device="cpu")
-    data = np.ones(META.shape, dtype=np.float32).tobytes()
+    run_job = small_kernel.run_job(traced, compiled, x)
+    files[small_kernel.DATA_FILE] = np.ones(SHAPE, dtype=np.float32).tobytes()
     return {
         "nothing": ("launcher", CompileJob(ttirs={}, device="cpu"), {}),
-        "trace": ("frontend", trace, {}),
+        "trace": ("frontend", trace_job, {}),
         "compile": ("launcher", compile_job, {}),
-        "run": ("launcher", run_job, {**files, "x.bin": data}),
+        "run": ("launcher", run_job, files),
     }
 
 
@@ -201,11 +172,8 @@ def _done(
 
 def _nice(worker: Leased) -> int:
     """The priority of a template's wall: an engine's containers have the engine's."""
-    line: Any = worker.worker.started() and worker.worker.line
-    if isinstance(line, Pipes):
-        return os.getpriority(os.PRIO_PROCESS, line.popen.pid)
-    state = line.engine.client.api.inspect_container(line.begun.result())["State"]
-    return os.getpriority(os.PRIO_PROCESS, state["Pid"])
+    line: Any = worker.worker.started()
+    return os.getpriority(os.PRIO_PROCESS, line.root())
 
 
 def _in_turns(
