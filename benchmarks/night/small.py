@@ -1,7 +1,7 @@
 """A task that takes a second to judge: a kernel that is slow on purpose, and candidates of it whose
 verdicts no noise of a clock can change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,32 +110,42 @@ def write(folder: Path) -> None:
     (folder / f"{NAME}.py").write_text(SEED)
 
 
-def sources() -> list[str]:
-    """What is proposed, in order."""
-    made = []
-    for _, what, old, new in EDITS:
-        if SEED.count(old) != 1:
-            raise ValueError(f"{what}: {old!r} stands {SEED.count(old)} times in the seed")
-        made.append(SEED.replace(old, new))
-    return made
+def proposal(number: int) -> tuple[str, str] | None:
+    """What is proposed after so many, and what it is; None: there is no more."""
+    if number >= len(EDITS):
+        return None
+    _, what, old, new = EDITS[number]
+    return edited(SEED, old, new), what
+
+
+def edited(text: str, old: str, new: str) -> str:
+    """A seed with one place changed.
+
+    Raises:
+        ValueError: there is no such place, or more than one.
+    """
+    if text.count(old) != 1:
+        raise ValueError(f"{old!r} stands {text.count(old)} times in the seed")
+    return text.replace(old, new)
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A :class:`kernelsmith.ports.Proposer` of a fixed list: a function of the history alone."""
+    """A :class:`kernelsmith.ports.Proposer` that is a function of the history's length alone."""
 
+    nth: Callable[[int], tuple[str, str] | None]
     name: str = "search"
 
     def choose(self, histories: Mapping[str, Sequence[Judged]], wait_s: float) -> str | None:
         return next(iter(histories), None)
 
     def propose(self, task: Task, history: Sequence[Judged]) -> Candidate | None:
-        if len(history) >= len(EDITS):
+        found = self.nth(len(history))
+        if found is None:
             return None
-        seed = seed_candidate(task)
-        source = sources()[len(history)]
-        note = EDITS[len(history)][1]
-        return new_candidate(source, task.name, author="search", parents=(seed.id,), note=note)
+        source, note = found
+        parents = (seed_candidate(task).id,)
+        return new_candidate(source, task.name, author="search", parents=parents, note=note)
 
     def standing(self) -> str:
         return ""

@@ -27,7 +27,8 @@ def watched(*parts: Any) -> Judge:
 
 def wiring() -> Wiring:
     made = program.wiring("gate")
-    return replace(made, judge=watched, proposer=lambda parts: nullcontext(small.Listed()))
+    proposer = small.Listed(small.proposal)
+    return replace(made, judge=watched, proposer=lambda parts: nullcontext(proposer))
 
 
 if __name__ == "__main__":

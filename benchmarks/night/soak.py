@@ -1,6 +1,6 @@
 """A run that lives long: does what it holds grow?
 
-    python benchmarks/night/soak.py [--minutes 20] [--sandbox auto]
+    python benchmarks/night/soak.py [--minutes 20] [--sandbox bubblewrap]
 
 The loop as users run it, with real workers, on a small task and an endless stream of candidates
 (``stream``): accepted, rejected by most checks, repeated, hanging in a kernel, in host code and in

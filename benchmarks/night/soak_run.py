@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "agent"))
 
 import program
+import small
 import stream
 from killing import Killing
 
@@ -43,7 +44,7 @@ def wiring() -> Wiring:
     made = real()
     return replace(
         made,
-        proposer=lambda parts: nullcontext(stream.Stream()),
+        proposer=lambda parts: nullcontext(small.Listed(stream.proposal)),
         judge=judge,
         prove=program.unproved,
         sandbox=lambda name, _trusted: Killing(made.sandbox(name, True), CompileJob),

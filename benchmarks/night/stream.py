@@ -1,15 +1,11 @@
 """An endless stream of candidates of one small task: what is accepted, what checks reject, what
 hangs, what repeats itself, what kills its worker."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import small
 from killing import DEADLY
-
-from kernelsmith.model import Candidate, Task, new_candidate, seed_candidate
-from kernelsmith.ports import Judged
+from small import edited
 
 NAME = "slow_turns"
 TURNS = 400
@@ -90,63 +86,40 @@ def write(folder: Path) -> None:
     (folder / f"{NAME}.py").write_text(SEED)
 
 
+def proposal(number: int) -> tuple[str, str]:
+    """What is proposed after so many, and what it is."""
+    return source(number), KINDS[number % len(KINDS)]
+
+
 def source(number: int) -> str:
     """The candidate of this number; each is another program, but for those said before."""
     kind, round_number = KINDS[number % len(KINDS)], number // len(KINDS)
     text = SEED
     if kind == "faster":
         before = round_number * KINDS.count("faster") + KINDS[: number % len(KINDS)].count("faster")
-        return _edit(text, f"{TURNS},", f"{max(2, int(TURNS * FASTER ** (before + 1)))},")
+        return edited(text, f"{TURNS},", f"{max(2, int(TURNS * FASTER ** (before + 1)))},")
     if kind == "said before":
         return source(number - KINDS.index("said before"))
     unique = f"y = x * w * {number + 2}.0\n"
     match kind:
         case "another factor":
-            return _edit(text, WORK, unique)
+            return edited(text, WORK, unique)
         case "reads the clock":
-            return _edit(text, "import torch\n", f"import torch\nimport time as time{number}\n")
+            return edited(text, "import torch\n", f"import torch\nimport time as time{number}\n")
         case "as slow as the seed":
-            return _edit(text, f"{TURNS},", f"{TURNS + number},")
+            return edited(text, f"{TURNS},", f"{TURNS + number},")
         case "kills its worker":
-            return _edit(text, WORK, unique).replace("_rows", f"{DEADLY}{number}")
+            return edited(text, WORK, unique).replace("_rows", f"{DEADLY}{number}")
         case "a kernel that never ends":
-            return _edit(text, WORK, ENDLESS.format(number=number))
+            return edited(text, WORK, ENDLESS.format(number=number))
         case "an output too many":
-            return _edit(_edit(text, "return (y,)", "return (y, y)"), WORK, unique)
+            return edited(edited(text, "return (y,)", "return (y, y)"), WORK, unique)
         case "one element too far":
-            longer = _edit(text, "BLOCK=128", "BLOCK=256").replace("< n_cols", "<= n_cols")
-            return _edit(longer, f"{TURNS},", f"{TURNS + number},")
+            longer = edited(text, "BLOCK=128", "BLOCK=256").replace("< n_cols", "<= n_cols")
+            return edited(longer, f"{TURNS},", f"{TURNS + number},")
         case "host code that never ends":
             loop = f"    turns = {number}\n    for turn in range(10000000000):\n"
-            return _edit(text, OUT, f"{loop}        turns = turn\n{OUT}")
+            return edited(text, OUT, f"{loop}        turns = turn\n{OUT}")
         case "without the weight":
-            return _edit(text, WORK, f"y = x + {number}.0\n")
-    return _edit(text, WORK, UNROLLED.format(turns=3000, number=number))
-
-
-def _edit(text: str, old: str, new: str) -> str:
-    if text.count(old) != 1:
-        raise ValueError(f"{old!r} stands {text.count(old)} times in the seed")
-    return text.replace(old, new)
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """A :class:`kernelsmith.ports.Proposer`: the stream, by the history alone."""
-
-    name: str = "search"
-
-    def choose(self, histories: Mapping[str, Sequence[Judged]], wait_s: float) -> str | None:
-        return next(iter(histories), None)
-
-    def propose(self, task: Task, history: Sequence[Judged]) -> Candidate | None:
-        number = len(history)
-        parents = (seed_candidate(task).id,)
-        note = KINDS[number % len(KINDS)]
-        return new_candidate(source(number), task.name, author="search", parents=parents, note=note)
-
-    def standing(self) -> str:
-        return ""
-
-    def close(self, histories: Mapping[str, Sequence[Judged]] | None = None) -> None:
-        return None
+            return edited(text, WORK, f"y = x + {number}.0\n")
+    return edited(text, WORK, UNROLLED.format(turns=3000, number=number))

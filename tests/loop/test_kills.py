@@ -49,6 +49,7 @@ def killed_after(words: list[str], folder: Path, seconds: float) -> list[tuple[s
 
 
 def on_record(folder: Path) -> list[tuple[str, str]]:
+    """Candidates and their statuses in order; all of the record verifies."""
     opened = database.open_for_reading(folder / "runs.db")
     with opened.reading() as connection:
         assert verify(connection).findings == ()

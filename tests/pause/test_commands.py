@@ -17,9 +17,9 @@ from kernelsmith.cli.main import main
 from kernelsmith.interrupts import EXIT_PAUSED
 from kernelsmith.lineage import database
 from kernelsmith.lineage.store import open_store
-from kernelsmith.lineage.verify import verify
 from tests.loop import fakes
 from tests.loop.fake_wiring import fake_wiring
+from tests.loop.test_kills import on_record
 
 PROGRAM = [sys.executable, str(Path(fakes.__file__).with_name("fake_wiring.py"))]
 CANDIDATES = 20
@@ -64,19 +64,6 @@ def going(folder: Path, *words: str, sleep_s: float = 0.1) -> Iterator[subproces
         process.communicate()
 
 
-def verdicts(folder: Path) -> list[tuple[str, str]]:
-    """What is on record, which verifies."""
-    opened = database.open_for_reading(folder / "runs.db")
-    with opened.reading() as connection:
-        assert verify(connection).findings == ()
-        rows = connection.exec_driver_sql(
-            "SELECT candidates.id, status FROM verdicts JOIN candidates USING (record) "
-            "ORDER BY candidates.position"
-        ).all()
-    opened.close()
-    return [(row[0], row[1]) for row in rows]
-
-
 def events(folder: Path, kind: str) -> list[dict[str, Any]]:
     opened = database.open_for_reading(folder / "runs.db")
     with opened.reading() as connection:
@@ -96,7 +83,7 @@ def left_alone(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]
     """The verdicts of a run that nobody paused."""
     folder = tmp_path_factory.mktemp("alone")
     assert main([*RUN, "--db", str(folder / "runs.db")], wiring=fake_wiring()) == 0
-    return verdicts(folder)
+    return on_record(folder)
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
@@ -113,15 +100,15 @@ def test_a_run_paused_and_thawed_at_both_levels_ends_like_one_left_alone(
             assert (code, err) == (0, "")
             assert f"is paused ({level})" in out
             assert "MiB of memory in" in out
-            count = len(verdicts(tmp_path))
+            count = len(on_record(tmp_path))
             assert state(say) == "paused"
             time.sleep(0.2)
-            assert len(verdicts(tmp_path)) <= count + (level == "freeze")  # what had no worker
+            assert len(on_record(tmp_path)) <= count + (level == "freeze")  # what had no worker
             code, out, err = say("thaw", "latest")
             assert (code, err) == (0, "")
             assert "goes on after" in out
         assert ended(process)[0] == 0
-    assert verdicts(tmp_path) == left_alone
+    assert on_record(tmp_path) == left_alone
     assert [each["level"] for each in events(tmp_path, "paused")] == ["freeze", "resident"]
     thawed = events(tmp_path, "thawed")
     assert [each["level"] for each in thawed] == ["freeze", "resident"]
@@ -144,9 +131,9 @@ def test_a_paused_run_goes_deeper_and_ends_at_the_record(
         assert code == EXIT_PAUSED
         assert "paused; all verdicts are on record. To go on: kernelsmith resume" in err
     assert state(say) == "paused"
-    assert len(verdicts(tmp_path)) < CANDIDATES
+    assert len(on_record(tmp_path)) < CANDIDATES
     assert say("resume", "latest")[0] == 0
-    assert verdicts(tmp_path) == left_alone
+    assert on_record(tmp_path) == left_alone
 
 
 def test_sigterm_is_a_pause_at_the_record(
@@ -159,7 +146,7 @@ def test_sigterm_is_a_pause_at_the_record(
     (paused,) = events(tmp_path, "paused")
     assert (paused["level"], paused["reason"]) == ("journal", "SIGTERM")
     assert say("resume", "latest")[0] == 0
-    assert verdicts(tmp_path) == left_alone
+    assert on_record(tmp_path) == left_alone
 
 
 @pytest.mark.slow
@@ -179,7 +166,7 @@ def test_a_run_killed_while_it_is_paused_is_interrupted_and_resumes(
     assert code == 2
     assert "interrupted, not running" in err
     assert say("resume", "latest")[0] == 0
-    assert verdicts(tmp_path) == left_alone
+    assert on_record(tmp_path) == left_alone
 
 
 @pytest.mark.slow

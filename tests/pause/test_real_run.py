@@ -14,7 +14,8 @@ from kernelsmith.errors import MissingError
 from kernelsmith.interrupts import EXIT_PAUSED
 from kernelsmith.sandbox import freezing
 from kernelsmith.sandbox.choose import choose
-from tests.pause.test_commands import events, verdicts
+from tests.loop.test_kills import on_record
+from tests.pause.test_commands import events
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("bits_wiring.py"))]
 RUN = ["run", "rms_norm", "--sandbox", "bubblewrap", "--seed", "5", "--max-candidates", "8"]
@@ -88,8 +89,8 @@ def test_a_real_run_paused_again_and_again_accepts_what_one_left_alone_accepts(
         assert time.monotonic() < until_s, left
         time.sleep(0.1)
     done(paused, "resume", "latest")
-    found = verdicts(paused)
-    assert found == verdicts(alone)
+    found = on_record(paused)
+    assert found == on_record(alone)
     assert len(found) == 8
     assert "ACCEPTED" in dict(found).values()
     levels = [each["level"] for each in events(paused, "paused")]
