@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-SANDBOXES = ("process", "bubblewrap", "docker")
-HOST_KINDS = ("compile", "compile_gpu", "run", "time")
+from tests.sandbox.escapes_try import SANDBOXES
+
 HEAD = """# Ways out of the sandboxes
 
 Written by `make proof-night` from `tests/sandbox/escapes/`; do not edit. Each way is tried as a
@@ -73,27 +73,21 @@ def _by_sandbox(where: Iterable[str]) -> str:
 
 
 def _groups(rows: list[dict[str, Any]]) -> list[str]:
+    columns = [(sandbox, kind) for sandbox in SANDBOXES for kind in ("trace", "other")]
+    head = ["way", *(f"{sandbox}: {kind}" for sandbox, kind in columns)]
+    groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for row in rows:
+        groups.setdefault(row["group"], {}).setdefault(row["name"], []).append(row)
     parts = []
-    for group in dict.fromkeys(row["group"] for row in rows):
-        own = [row for row in rows if row["group"] == group]
-        head = ["way"] + [f"{name}: {kind}" for name in SANDBOXES for kind in ("trace", "other")]
-        lines = []
-        for name in dict.fromkeys(row["name"] for row in own):
-            cells = [
-                _cell(
-                    [row for row in own if row["name"] == name and row["sandbox"] == sandbox], kind
-                )
-                for sandbox in SANDBOXES
-                for kind in ("trace", "other")
-            ]
-            lines.append([name, *cells])
+    for group, ways in groups.items():
+        lines = [[name, *(_cell(own, *column) for column in columns)] for name, own in ways.items()]
         parts.append(f"## {group.capitalize()}\n\n" + _table(head, lines))
     return parts
 
 
-def _cell(rows: list[dict[str, Any]], kind: str) -> str:
-    wanted = ("trace",) if kind == "trace" else HOST_KINDS
-    own = [row for row in rows if row["kind"] in wanted]
+def _cell(rows: list[dict[str, Any]], sandbox: str, kind: str) -> str:
+    own = [row for row in rows if row["sandbox"] == sandbox]
+    own = [row for row in own if (row["kind"] == "trace") == (kind == "trace")]
     if not own:
         return "—"
     opened = [row["kind"] for row in own if row["state"] == "open"]
