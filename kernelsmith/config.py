@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -170,10 +170,7 @@ def settings_of(table: Mapping[str, Any], prices: Mapping[str, Price]) -> AgentS
     """
     from pydantic import TypeAdapter, ValidationError
 
-    known = {each.name for each in fields(AgentSettings)}
-    unknown = sorted(set(table) - known)
-    if unknown:
-        raise InputError(f"unknown key agent.{unknown[0]}", hint=f"known: {', '.join(known)}")
+    _refuse_unknown("agent", table, [each.name for each in fields(AgentSettings)])
     prices_of_table = table.get("prices", {})
     if not isinstance(prices_of_table, Mapping):
         raise InputError(
@@ -210,9 +207,7 @@ def operations(
 
     variables = os.environ if environment is None else environment
     known = [each.name for each in fields(Operations) if each.name != "secrets"]
-    unknown = sorted(set(table) - set(known))
-    if unknown:
-        raise InputError(f"unknown key operations.{unknown[0]}", hint=f"known: {', '.join(known)}")
+    _refuse_unknown("operations", table, known)
     given = {name: value for name, value in options.items() if value is not None}
     if (webhook := variables.get(WEBHOOK_VARIABLE)) and "summary_webhook" not in given:
         given["summary_webhook"] = webhook
@@ -223,13 +218,20 @@ def operations(
         name = ".".join(str(part) for part in first["loc"])
         raise InputError(f"operations.{name}: {first['msg']}") from None  # the value may be secret
     if found.log_level not in LOG_LEVELS:
-        raise InputError(f"no log level {found.log_level!r}", hint=f"{', '.join(LOG_LEVELS)}")
+        raise InputError(f"no log level {found.log_level!r}", hint=", ".join(LOG_LEVELS))
     if found.metrics_port is not None and not 0 <= found.metrics_port <= 65535:
         raise InputError(f"no port {found.metrics_port}", hint="0 takes any free one")
     webhook = found.summary_webhook
     if webhook and urlsplit(webhook).scheme not in ("http", "https"):
         raise InputError("the webhook's address is no http or https URL", hint="https://HOST/PATH")
     return replace(found, secrets=_secrets(variables, webhook))
+
+
+def _refuse_unknown(name: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Raises InputError if a table of the file has another key."""
+    unknown = sorted(set(table) - set(known))
+    if unknown:
+        raise InputError(f"unknown key {name}.{unknown[0]}", hint=f"known: {', '.join(known)}")
 
 
 def _secrets(environment: Mapping[str, str], webhook: str) -> tuple[str, ...]:

@@ -20,8 +20,7 @@ def require_resumable(standing: "RunStanding", more: bool) -> None:
     """
     from kernelsmith.processes import is_alive
 
-    ended = standing.last in ("finished", "interrupted", "paused", "failed")
-    if not ended and is_alive(standing.began["process"]) is not False:
+    if not standing.ended and is_alive(standing.began["process"]) is not False:
         process = standing.began["process"]
         state, command = ("paused", "thaw") if standing.paused else ("running", "stop")
         does = "lets it go on" if standing.paused else "asks it to end"

@@ -125,15 +125,14 @@ def resumed_run(
         InputError: it is running; it is finished and no more is given; another seed or epoch.
     """
     from kernelsmith.lineage import queries, standings
-    from kernelsmith.lineage.database import RUN_PATIENCE_S, Patience, open_for_reading
+    from kernelsmith.lineage.database import RUN_PATIENCE_S, Patience
     from kernelsmith.lineage.definitions import definition
-    from kernelsmith.lineage.store import open_store
+    from kernelsmith.lineage.store import open_existing
 
     pauses = Pauses()
     started_s = pauses.clock()
-    open_for_reading(db).close()  # never creates one
     with ExitStack() as stack:
-        store = open_store(db, patience=Patience(seconds=RUN_PATIENCE_S, notice=notice))
+        store = open_existing(db, Patience(seconds=RUN_PATIENCE_S, notice=notice))
         stack.callback(store.close)
         with store.database.reading() as connection:
             run_id = queries.find_run(connection, prefix)

@@ -1,6 +1,7 @@
 """``kernelsmith audit``: is an RL run on-policy, and which layer broke?"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ from kernelsmith.errors import EvidenceError, InputError
 
 if TYPE_CHECKING:
     from kernelsmith.onpolicy.audit import Audit
-    from kernelsmith.onpolicy.case import Case
+    from kernelsmith.onpolicy.case import Case, Mode
     from kernelsmith.onpolicy.model import Dump
     from kernelsmith.onpolicy.three import Three
 
@@ -91,7 +92,8 @@ def audit(
     from kernelsmith.onpolicy.fields import mapping
 
     words = list(files or ())
-    asked = _Asked(svg=svg, junit=junit, folder=case or (CASES if three else None), as_json=as_json)
+    folder = case or (CASES if three else None)
+    asked = _Asked(svg=svg, junit=junit, folder=folder, as_json=as_json)
     mapped = mapping(field or ())
     if demo:
         _expect(not words and not three, "--demo takes no dumps")
@@ -100,19 +102,20 @@ def audit(
         _replay(words[1:], mapped, asked)
     elif three:
         _expect(len(words) in (2, 3), "--three takes two rollouts and the trainer's dump: A B C")
-        _told_three(_openers(words, mapped, three=True), asked)
+        _told_three(_openers(words, mapped, "three"), asked)
     else:
         _expect(len(words) == 2, "two dumps are needed: SAMPLER TRAINER")
-        _told_two(_openers(words, mapped, three=False), asked, subset, remedies)
+        _told_two(_openers(words, mapped, "two"), asked, subset, remedies)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """How the answer is wanted."""
+    """How the answer is wanted. ``folder``: where what failed is saved."""
 
-    def __init__(
-        self, *, svg: Path | None, junit: Path | None, folder: Path | None, as_json: bool
-    ) -> None:
-        self.svg, self.junit, self.folder, self.as_json = svg, junit, folder, as_json
+    svg: Path | None
+    junit: Path | None
+    folder: Path | None
+    as_json: bool
 
 
 def _expect(held: bool, message: str) -> None:
@@ -120,27 +123,24 @@ def _expect(held: bool, message: str) -> None:
         raise InputError(message, hint="`kernelsmith audit --help`")
 
 
-def _openers(words: Sequence[str], mapped: Any, *, three: bool) -> list[Opened]:
+def _openers(words: Sequence[str], mapped: Any, mode: "Mode") -> list[Opened]:
+    from kernelsmith.onpolicy.case import RUNS
     from kernelsmith.onpolicy.reading import open_dump
 
-    sides = ("sampler", "sampler", "trainer") if three else ("sampler", "trainer")
     return [
-        partial(open_dump, Path(word), side, mapped, bare=three)  # type: ignore[arg-type]
-        for word, side in zip(words, sides, strict=False)
+        partial(open_dump, Path(word), side, mapped, bare=mode == "three")
+        for word, side in zip(words, RUNS[mode], strict=False)
     ]
 
 
 def _told_two(
     opened: Sequence[Opened], asked: _Asked, subset: bool = False, weigh: bool = False
 ) -> None:
-    from kernelsmith.onpolicy import case, remedies, report, text
+    from kernelsmith.onpolicy import remedies, report, text
     from kernelsmith.onpolicy.audit import audit as audit_dumps
 
     found = audit_dumps(opened[0](), opened[1](), subset=subset)
-    saved = None
-    if asked.folder is not None and found.broken_place is not None:
-        one = case.case_of("two", found.verdict, found.broken_layer, found.broken_place, opened)
-        saved = case.save(one, asked.folder)
+    saved = _saved("two", found, opened, asked)
     _write(asked, [("sampler beside trainer", found)])
     weighed = remedies.weighed(opened[0](), opened[1]()) if weigh else ()
     if asked.as_json:
@@ -155,20 +155,29 @@ def _told_two(
 
 
 def _told_three(opened: Sequence[Opened], asked: _Asked) -> None:
-    from kernelsmith.onpolicy import case
     from kernelsmith.onpolicy.three import three as audit_three
 
     found = audit_three(opened[0], opened[1], opened[2] if len(opened) > 2 else None)
-    saved = None
-    if asked.folder is not None and found.broken_place is not None:
-        one = case.case_of("three", found.verdict, found.broken_layer, found.broken_place, opened)
-        saved = case.save(one, asked.folder)
+    saved = _saved("three", found, opened, asked)
     _write(asked, found.comparisons)
     if asked.as_json:
         printing.document("audit", {**_three_fields(found), "case": _path(saved)})
     else:
         _say_three(found, saved)
     _leave(found.verdict)
+
+
+def _saved(
+    mode: "Mode", found: "Audit | Three", opened: Sequence[Opened], asked: _Asked
+) -> Path | None:
+    """The case of what failed, if it is wanted and has a place."""
+    from kernelsmith.onpolicy import case
+
+    place = found.broken_place
+    if asked.folder is None or place is None:
+        return None
+    one = case.case_of(mode, found.verdict, found.broken_layer, place, opened)
+    return case.save(one, asked.folder)
 
 
 def _three_fields(found: "Three") -> dict[str, Any]:
@@ -213,7 +222,7 @@ def _replay(words: Sequence[str], mapped: Any, asked: _Asked) -> None:
     if words[1:]:
         names = "A B C" if held.mode == "three" else "SAMPLER TRAINER"
         _expect(len(words) - 1 in wanted, f"new dumps of this case: {names}")
-        opened = _of_one(_openers(words[1:], mapped, three=held.mode == "three"), held)
+        opened = _of_one(_openers(words[1:], mapped, held.mode), held)
     else:
         opened = [partial(_same, dump) for dump in held.dumps]
     layer = f", the {held.broken_layer} layer" if held.broken_layer else ""

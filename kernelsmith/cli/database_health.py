@@ -45,7 +45,7 @@ def examine(path: Path, to: Path | None, *, backup: bool, as_json: bool) -> None
     from kernelsmith.lineage import health
 
     found = health.examine(path)
-    unsound = [each.exit_code for each in found.checks if each.exit_code in (2, 5)]
+    unsound = [each.exit_code for each in found.checks if not each.sound]
     copy = health.back_up(path, to) if backup and not unsound else None
     if as_json:
         fields = {

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -82,11 +82,8 @@ def _tell_ready(ready_fd: int | None, run_id: str) -> None:
     """Says to whoever started this command that its run is on record. Nobody may be there."""
     if ready_fd is None:
         return
-    try:
-        with os.fdopen(ready_fd, "w") as ready:
-            json.dump({"run": run_id}, ready)
-    except OSError:  # the caller went away, as a lost connection does
-        pass
+    with suppress(OSError), os.fdopen(ready_fd, "w") as ready:  # the caller may have gone away
+        json.dump({"run": run_id}, ready)
 
 
 def _detach(db: Path, output: Path | None, as_json: bool, words: Sequence[str]) -> None:

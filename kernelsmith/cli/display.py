@@ -31,11 +31,7 @@ def progress(
     console = console or printing.err()
     pauses = pauses or Pauses()
     if not console.is_terminal:
-
-        def line(happening: Happening, age_s: float = 0.0) -> None:
-            _print_line(console, happening, device)
-
-        yield line
+        yield lambda happening, age_s=0.0: _print_line(console, happening, device)
         return
     from rich.live import Live
 

@@ -62,8 +62,7 @@ def _wait(database: "Database", changes: int, run: "RunStanding", look_every_s: 
 
 def exit_code(run: "RunStanding") -> int:
     """What the command that drove an ended run exited with; a killed one failed."""
-    if run.last == "finished":
-        return 0
-    if run.last in ("interrupted", "paused"):
-        return EXIT_PAUSED if run.last == "paused" else EXIT_INTERRUPTED
+    codes = {"finished": 0, "interrupted": EXIT_INTERRUPTED, "paused": EXIT_PAUSED}
+    if run.last in codes:
+        return codes[run.last]
     return int(run.last_payload.get("exit_code", InfrastructureError.exit_code))

@@ -42,19 +42,14 @@ def read(db: Path, run_id: str, named: Path | None) -> Morning:
         DatabaseError: it cannot be read.
     """
     from kernelsmith.lineage import standings, tallies
-    from kernelsmith.lineage.database import open_for_reading
 
-    database = open_for_reading(db)
-    try:
-        with database.reading() as connection:
-            return Morning(
-                run=standings.run_standing(connection, run_id),
-                rejections=tallies.rejections(connection, run_id),
-                incidents=tallies.incidents(connection, run_id),
-                named=named,
-            )
-    finally:
-        database.close()
+    with opened(db) as connection:
+        return Morning(
+            run=standings.run_standing(connection, run_id),
+            rejections=tallies.rejections(connection, run_id),
+            incidents=tallies.incidents(connection, run_id),
+            named=named,
+        )
 
 
 def fields(what: Morning) -> dict[str, Any]:

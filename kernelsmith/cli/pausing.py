@@ -59,7 +59,7 @@ def pause(
                 f"run {run.id} was asked to pause before and has not answered",
                 hint=f"`kernelsmith thaw {run.id}` takes that back",
             )
-        if run.paused and LEVELS.index(_level(book)) >= list(LEVELS).index(level):
+        if run.paused and LEVELS.index(_level(book)) >= LEVELS.index(level):
             raise InputError(
                 f"run {run.id} is paused already ({_level(book)})",
                 hint=f"`kernelsmith thaw {run.id}` lets it go on",
@@ -102,18 +102,14 @@ def thaw(
 def _book(run_id: str, db: Path | None) -> "Iterator[tuple[PauseBook, RunStanding]]":
     """The record of one run, and how it stands."""
     from kernelsmith.lineage import queries, standings
-    from kernelsmith.lineage.database import open_for_reading
     from kernelsmith.lineage.pauses import PauseBook
-    from kernelsmith.lineage.store import open_store
+    from kernelsmith.lineage.store import open_existing
 
-    path = db or config.load().db
-    open_for_reading(path).close()  # never creates one
-    store = open_store(path)
+    store = open_existing(db or config.load().db)
     try:
         with store.database.reading() as connection:
-            name = queries.find_run(connection, run_id)
-            run = standings.run_standing(connection, name)
-        yield PauseBook(store=store, run_id=name), run
+            run = standings.run_standing(connection, queries.find_run(connection, run_id))
+        yield PauseBook(store=store, run_id=run.id), run
     finally:
         store.close()
 
@@ -123,9 +119,10 @@ def _require_driven(run: "RunStanding") -> None:
     from kernelsmith.cli.standing import is_over, state_of
 
     if is_over(run):
-        hint = "" if run.last == "finished" else f"`kernelsmith resume {run.id}` goes on with it"
+        on = f"`kernelsmith resume {run.id}` goes on with it"
         raise InputError(
-            f"run {run.id} is {state_of(run)}, not running", hint=hint or "`kernelsmith runs`"
+            f"run {run.id} is {state_of(run)}, not running",
+            hint="`kernelsmith runs`" if run.last == "finished" else on,
         )
     process = run.began["process"]
     if is_alive(process) is None:

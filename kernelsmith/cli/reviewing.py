@@ -124,14 +124,11 @@ def _decide(record: str, decision: str, note: str, who: str, db: Path | None) ->
         InputError: it may not be approved, or nothing stands that could be taken back.
         EvidenceError: it is an approval, and the lineage was edited after it was recorded.
     """
-    from kernelsmith.lineage.database import open_for_reading
     from kernelsmith.lineage.reviews import standing
-    from kernelsmith.lineage.store import open_store
+    from kernelsmith.lineage.store import open_existing
     from kernelsmith.lineage.verify import require_intact
 
-    path = db or config.load().db
-    open_for_reading(path).close()  # never creates one
-    store = open_store(path)
+    store = open_existing(db or config.load().db)
     try:
         with store.database.reading() as connection:
             if decision == "approve":

@@ -171,28 +171,6 @@ def resume(
     drive(open_run, path, db, partial(_say_how_it_ended, path, db, as_json), operations, ready)
 
 
-def stop(run_id: options.RunId, db: options.Database = None) -> None:
-    """Ask a running run to end at its next candidate."""
-    from kernelsmith.cli.standing import state_of
-    from kernelsmith.lineage import queries, standings
-    from kernelsmith.lineage.database import open_for_reading
-    from kernelsmith.lineage.store import open_store
-
-    path = db or config.load().db
-    open_for_reading(path).close()  # never creates one
-    store = open_store(path)
-    try:
-        with store.database.reading() as connection:
-            name = queries.find_run(connection, run_id)
-            state = state_of(standings.run_standing(connection, name))
-        if state not in ("running", "stopping"):
-            raise InputError(f"run {name} is {state}, not running", hint="`kernelsmith runs`")
-        store.append(name, "stop_requested", {})
-    finally:
-        store.close()
-    print(f"asked run {name} to stop; it ends at its next candidate and times its winners")
-
-
 def drive(
     open_run: "Callable[[Interrupts], AbstractContextManager[loop.Setup]]",
     path: Path,

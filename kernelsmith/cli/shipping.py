@@ -34,15 +34,12 @@ def export(
     """Writes approved winners into a library of kernels, each with a certificate."""
     from kernelsmith.library.export import Builders, export
     from kernelsmith.lineage import queries
-    from kernelsmith.lineage.database import open_for_reading
-    from kernelsmith.lineage.store import open_store
+    from kernelsmith.lineage.store import open_existing
 
     wiring: Wiring = context.obj
     settings = config.load()
-    path = db or settings.db
-    open_for_reading(path).close()  # never creates one
     wall = options.chosen("--sandbox", sandbox, settings.sandbox)
-    store = open_store(path)
+    store = open_existing(db or settings.db)
     try:
         store.database.require_writable()
         with store.database.reading() as connection:

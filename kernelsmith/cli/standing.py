@@ -15,15 +15,12 @@ if TYPE_CHECKING:
     from kernelsmith.lineage.spending import AgentStanding
     from kernelsmith.lineage.standings import RunStanding, TaskStanding
 
-ENDS = ("finished", "interrupted", "failed", "paused")
-"""What a run's process says last. Paused while it lives, a run's ``last`` is another."""
-
 
 def state_of(run: "RunStanding") -> str:
     """ "running", "stopping", "pausing", "paused", "finished", "interrupted" or "failed". A run
     whose process is gone without a word was killed: it is "interrupted"; on another machine it
     counts as running."""
-    if run.last in ENDS:
+    if run.ended:
         return run.last
     if was_killed(run):
         return "interrupted"
@@ -36,12 +33,12 @@ def state_of(run: "RunStanding") -> str:
 
 def is_over(run: "RunStanding") -> bool:
     """Whether nobody drives it any more."""
-    return run.last in ENDS or was_killed(run)
+    return run.ended or was_killed(run)
 
 
 def was_killed(run: "RunStanding") -> bool:
     """Whether its process is gone without a word."""
-    return run.last not in ENDS and is_alive(run.began["process"]) is False
+    return not run.ended and is_alive(run.began["process"]) is False
 
 
 def run_fields(run: "RunStanding") -> dict[str, Any]:

@@ -39,14 +39,12 @@ def stop(
     A second stop changes nothing. With --now nothing is finished and the verdict under way is
     dropped; all that is on record stays.
     """
-    from kernelsmith.lineage.database import open_for_reading
-    from kernelsmith.lineage.store import open_store
+    from kernelsmith.lineage.store import open_existing
 
     if (run_id is None) != everything:
         raise InputError("name one run, or say --all", hint="`kernelsmith runs` lists them")
     path = db or config.load().db
-    open_for_reading(path).close()  # never creates one
-    store = open_store(path)
+    store = open_existing(path)
     try:
         runs = _running(store) if run_id is None else [_named(store, run_id)]
         for run in runs:

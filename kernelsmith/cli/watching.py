@@ -47,7 +47,8 @@ def watch(
 ) -> None:
     """Watch a run of this or another process until it ends; Ctrl-C ends the watching alone.
 
-    Exits as the run does: 0 finished, 130 interrupted, 4 its process is gone without a word.
+    Exits as the run does: 0 finished, 75 paused, 130 interrupted, 4 or 5 failed, 4 also if its
+    process is gone without a word.
     """
     from kernelsmith.lineage import occurrences, queries
     from kernelsmith.lineage.database import open_for_reading
@@ -59,8 +60,8 @@ def watch(
             row = queries.run_row(connection, name)
             if after is None:
                 after = occurrences.before_the_last(connection, name, NEWEST)
-        follow = _stream if as_json else _show
-        run = follow(database, name, after, float(row["options"]["time_limit_s"]))
+        limit_s = float(row["options"]["time_limit_s"])
+        run = _stream(database, name, after) if as_json else _show(database, name, after, limit_s)
     except KeyboardInterrupt:
         print("no longer watching; the run goes on as it was", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -74,7 +75,7 @@ def watch(
         raise typer.Exit(code)
 
 
-def _stream(database: "Database", run_id: str, after: int, limit_s: float) -> "RunStanding":
+def _stream(database: "Database", run_id: str, after: int) -> "RunStanding":
     """How it stands, then a line a step, then how it ended."""
     sights = following.follow(database, run_id, after)
     first = next(sights)

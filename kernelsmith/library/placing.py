@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
+from kernelsmith.durable import sync_folder
 from kernelsmith.errors import InputError, StorageError
 from kernelsmith.library import layout
 from kernelsmith.library.layout import Library
@@ -98,8 +99,8 @@ def _place(folder: Path, files: Files) -> None:
             _move_in(staged, folder, files)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
-    _sync(folder)
-    _sync(folder.parent)
+    sync_folder(folder)
+    sync_folder(folder.parent)
 
 
 def _write(staged: Path, files: Files) -> None:
@@ -121,7 +122,7 @@ def _move_in(staged: Path, folder: Path, files: Files) -> None:
             (staged / epoch).rename(there)
         elif not _same(staged / epoch, there):
             _exchange(staged / epoch, there)
-        _sync(there.parent)
+        sync_folder(there.parent)
     single = [name for name in files if len(name.parts) < 3]
     for name in sorted(single, key=lambda name: (str(name) == layout.INDEX, name)):
         (folder / name).parent.mkdir(exist_ok=True)
@@ -145,14 +146,6 @@ def _exchange(new: Path, old: Path) -> None:
     aside = new.with_name(f"{new.name}.old")
     old.rename(aside)
     new.rename(old)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -210,19 +210,10 @@ def open_for_reading(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Data
     """Opens an existing lineage; writes nothing and never creates one.
 
     Raises:
-        DatabaseError: as for writing, and when there is none.
+        DatabaseError: as for writing, when there is none, and when its schema is too old to read.
     """
     path = path.expanduser()
-    if not path.exists():
-        raise DatabaseError(
-            f"no database at {path}", hint="`kernelsmith run TASK` makes one; or " + OTHER_HINT
-        )
-    with explained(path):
-        identity.refuse_strangers(path, busy_timeout_s)
-        connection, state = _open_readable(path, busy_timeout_s)
-    if state is None:
-        connection.close()
-        raise DatabaseError(f"database {path} holds no runs", hint="`kernelsmith run TASK` first")
+    connection, state = _open_there(path, busy_timeout_s)
     if state < OLDEST_READABLE:
         connection.close()
         raise DatabaseError(
@@ -231,6 +222,16 @@ def open_for_reading(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Data
             hint="the next `kernelsmith run` or `resume` on it upgrades it",
         )
     return Database(path=path, connection=connection, writable=False, inode=_inode(path))
+
+
+def require_there(path: Path) -> None:
+    """Refuses a path that holds no runs, of whatever schema; creates none.
+
+    Raises:
+        DatabaseError: as :func:`open_for_reading` says, but for an old schema.
+    """
+    connection, _ = _open_there(path.expanduser(), BUSY_TIMEOUT_S)
+    connection.close()
 
 
 @contextmanager
@@ -318,11 +319,26 @@ def _inode(path: Path) -> tuple[int, int]:
     return (found.st_dev, found.st_ino)
 
 
+def _open_there(path: Path, busy_timeout_s: float) -> tuple[Connection, str]:
+    """A lineage that is there, open for reading, and its revision."""
+    if not path.exists():
+        raise DatabaseError(
+            f"no database at {path}", hint="`kernelsmith run TASK` makes one; or " + OTHER_HINT
+        )
+    with explained(path):
+        identity.refuse_strangers(path, busy_timeout_s)
+        connection, state = _open_readable(path, busy_timeout_s)
+    if state is None:
+        connection.close()
+        raise DatabaseError(f"database {path} holds no runs", hint="`kernelsmith run TASK` first")
+    return connection, state
+
+
 def _open_readable(path: Path, busy_timeout_s: float) -> tuple[Connection, str | None]:
     """Read-write without writing when the folder allows (WAL needs its index beside the file and
     the last one out folds it in), else as an immutable file if no WAL is pending."""
     pending = identity.has_bytes(path, "-wal")
-    modes = ("mode=rw",) if pending else ("mode=rw", "mode=ro&immutable=1")
+    modes = ("mode=rw",) if pending else ("mode=rw", identity.AS_IT_LIES)
     for mode in modes:
         connection = _connect(path, mode, busy_timeout_s)
         try:

@@ -10,25 +10,34 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from kernelsmith.errors import EvidenceError, InputError, StorageError
+from kernelsmith.durable import sync_folder
+from kernelsmith.errors import DatabaseError, EvidenceError, InputError, StorageError
 from kernelsmith.lineage import database, identity
+from kernelsmith.lineage.identity import RESTORE
 from kernelsmith.lineage.models import HEAD_REVISION
 from kernelsmith.lineage.verify import Report, verify
 
 LOW_SPACE_BYTES = 256 << 20
 MAX_SHOWN = 3
-RESTORE = "restore a backup, or recover rows with `sqlite3 FILE .recover`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at. ``exit_code``: what it means for the command."""
+    """One thing that was looked at. ``exit_code``: what it means for the command; 0: it is well."""
 
     name: str
-    ok: bool
     detail: str
     hint: str = ""
     exit_code: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
+
+    @property
+    def sound(self) -> bool:
+        """Whether it leaves what is on record as it was written."""
+        return self.exit_code not in (DatabaseError.exit_code, EvidenceError.exit_code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +106,7 @@ def back_up(path: Path, to: Path | None = None) -> Backup:
         _copy(opened, partial)
         backup = _verified(opened, partial, target)
         os.rename(partial, target)
-        _sync(target.parent)
+        sync_folder(target.parent)
     except OSError as error:
         raise StorageError(
             f"cannot write {target}: {error.strerror or error}", hint="name another disk with --to"
@@ -125,7 +134,7 @@ def _copy(opened: database.Database, partial: Path) -> None:
 def _verified(opened: database.Database, partial: Path, target: Path) -> Backup:
     """The source may have gone on meanwhile: what the copy has must be a beginning of it."""
     copied = examine(partial)
-    bad = next((each for each in copied.checks if each.exit_code in (2, 5)), None)
+    bad = next((each for each in copied.checks if not each.sound), None)
     if bad is not None:
         raise EvidenceError(
             f"the copy of {opened.path} is not sound: {bad.detail}",
@@ -140,15 +149,6 @@ def _verified(opened: database.Database, partial: Path, target: Path) -> Backup:
     return Backup(path=target, nbytes=partial.stat().st_size, head=copied.head)
 
 
-def _sync(folder: Path) -> None:
-    """A new name is safe once its folder is."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _structure(driver: sqlite3.Connection) -> Check:
     """Every page and index, by SQLite; outside a transaction, which damage would not let end."""
     try:
@@ -157,24 +157,24 @@ def _structure(driver: sqlite3.Connection) -> Check:
     except sqlite3.DatabaseError as error:  # too much damage to list
         rows, pages = [(str(error),)], 0
     if rows == [("ok",)]:
-        return Check(name="structure", ok=True, detail=f"{pages} pages, integrity_check ok")
+        return Check(name="structure", detail=f"{pages} pages, integrity_check ok")
     detail = " ".join("; ".join(row[0] for row in rows).split())
-    return Check(name="structure", ok=False, detail=detail, hint=RESTORE, exit_code=2)
+    return Check(name="structure", detail=detail, hint=RESTORE, exit_code=2)
 
 
 def _schema(connection: Connection) -> Check:
     revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one()
     newest = "this version's" if revision == HEAD_REVISION else "older; the next run upgrades it"
-    return Check(name="schema", ok=True, detail=f"{revision}, {newest}")
+    return Check(name="schema", detail=f"{revision}, {newest}")
 
 
 def _keys(connection: Connection) -> Check:
     rows = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
     if not rows:
-        return Check(name="keys", ok=True, detail="every row that is referred to is there")
+        return Check(name="keys", detail="every row that is referred to is there")
     first = rows[0]
     detail = f"{len(rows)} rows refer to what is not there, first {first[0]} row {first[1]}"
-    return Check(name="keys", ok=False, detail=detail, hint=RESTORE, exit_code=2)
+    return Check(name="keys", detail=detail, hint=RESTORE, exit_code=2)
 
 
 def _record(report: Report) -> list[Check]:
@@ -188,11 +188,13 @@ def _record(report: Report) -> list[Check]:
         ("record", others, good),
         ("blobs", of_blobs, "every blob has the bytes of its hash"),
     ):
+        if not findings:
+            found.append(Check(name=name, detail=well))
+            continue
         detail = "; ".join(each.line() for each in findings[:MAX_SHOWN])
         if len(findings) > MAX_SHOWN:
             detail += f"; and {len(findings) - MAX_SHOWN} more"
-        bad = Check(name=name, ok=False, detail=detail, hint=hint, exit_code=5)
-        found.append(bad if findings else Check(name=name, ok=True, detail=well))
+        found.append(Check(name=name, detail=detail, hint=hint, exit_code=5))
     return found
 
 
@@ -201,11 +203,7 @@ def _space(path: Path) -> Check:
     size = path.stat().st_size
     detail = f"{free / 2**20:,.0f} MiB free, the database has {size / 2**20:,.1f} MiB"
     if free >= max(LOW_SPACE_BYTES, size):
-        return Check(name="space", ok=True, detail=detail)
+        return Check(name="space", detail=detail)
     return Check(
-        name="space",
-        ok=False,
-        detail=detail,
-        hint="free some disk space before a night",
-        exit_code=4,
+        name="space", detail=detail, hint="free some disk space before a night", exit_code=4
     )

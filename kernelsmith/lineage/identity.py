@@ -13,6 +13,7 @@ from kernelsmith.lineage.models import APPLICATION_ID, HEAD_REVISION
 OTHER_HINT = "name another file with --db or KERNELSMITH_DB"
 AS_IT_LIES = "mode=ro&immutable=1"
 """Nothing is made beside the file, no lock is taken; what lies in its log is not seen."""
+RESTORE = "restore a backup, or recover rows with `sqlite3 FILE .recover`"
 
 
 def refuse_strangers(path: Path, busy_timeout_s: float, *, whole: bool = False) -> None:
@@ -113,6 +114,5 @@ def damaged(path: Path, how: str) -> DatabaseError:
     """The error for a file that is not as SQLite or we wrote it."""
     return DatabaseError(
         f"database {path} is damaged: {how}",
-        hint=f"`kernelsmith doctor --db {path}` looks closer; restore a backup, or recover rows "
-        "with `sqlite3 FILE .recover`",
+        hint=f"`kernelsmith doctor --db {path}` looks closer; {RESTORE}",
     )

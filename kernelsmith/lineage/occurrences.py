@@ -130,7 +130,7 @@ def _read(connection: Connection, run_id: str, seq: int, at: str, kind: str) -> 
     if row is None or kind == "run":  # a conversation's step: what it says is told elsewhere
         return Occurrence(**place)
     if kind == "candidate":
-        candidate = _candidate(row["id"], row["task"], row)
+        candidate = _candidate(row)
         return Occurrence(task=row["task"], candidate_id=candidate.id, candidate=candidate, **place)
     if kind in ("verdict", "retiming"):
         candidate = _of_record(connection, row["record"])
@@ -151,38 +151,31 @@ def _read(connection: Connection, run_id: str, seq: int, at: str, kind: str) -> 
 
 def _event(row: RowMapping, place: Mapping[str, Any]) -> Occurrence:
     payload = json.loads(row["payload"])
+    name, candidate, message = str(payload.get("candidate", "")), None, words_of(payload)
     dropped = payload.get("dropped")
-    elapsed_s = row["elapsed_s"] or None
-    if dropped is None:
-        name = str(payload.get("candidate", ""))
-        return Occurrence(
-            task=row["task"],
-            candidate_id=name,
-            message=words_of(payload),
-            elapsed_s=elapsed_s,
-            **place,
-        )
-    changes = {**dropped, "changes": json.dumps(dropped["changes"])}
+    if dropped is not None:
+        changes = json.dumps(dropped["changes"])
+        candidate = _candidate({**dropped, "task": row["task"], "changes": changes})
+        name, message = candidate.id, f"the same program as {dropped['of']}"
     return Occurrence(
         task=row["task"],
-        candidate_id=dropped["id"],
-        candidate=_candidate(dropped["id"], row["task"], changes),
-        message=f"the same program as {dropped['of']}",
-        elapsed_s=elapsed_s,
+        candidate_id=name,
+        candidate=candidate,
+        message=message,
+        elapsed_s=row["elapsed_s"] or None,
         **place,
     )
 
 
 def _of_record(connection: Connection, record: str) -> Candidate:
-    row = connection.execute(select(CandidateRow).where(CandidateRow.record == record)).mappings()
-    found = row.one()
-    return _candidate(found["id"], found["task"], found)
+    found = connection.execute(select(CandidateRow).where(CandidateRow.record == record))
+    return _candidate(found.mappings().one())
 
 
-def _candidate(name: str, task: str, row: Mapping[Any, Any]) -> Candidate:
+def _candidate(row: Mapping[Any, Any]) -> Candidate:
     return Candidate(
-        id=name,
-        task=task,
+        id=row["id"],
+        task=row["task"],
         source="",
         parents=(),
         author=row["author"],

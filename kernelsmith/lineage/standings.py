@@ -14,7 +14,8 @@ from kernelsmith.lineage.queries import run_row
 from kernelsmith.lineage.spending import AgentStanding, agent_standing
 from kernelsmith.model import Gain
 
-LIFE = ("started", "resumed", "interrupted", "paused", "failed", "finished")
+ENDS = ("finished", "interrupted", "failed", "paused")
+LIFE = ("started", "resumed", *ENDS)
 NEVER = 2**62
 
 
@@ -60,6 +61,11 @@ class RunStanding:
     agent: AgentStanding | None = None
     paused: bool = False
     pausing: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether its process said its last word; one that was killed says none."""
+        return self.last in ENDS
 
 
 def run_standing(connection: Connection, run_id: str) -> RunStanding:

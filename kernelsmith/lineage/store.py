@@ -75,6 +75,16 @@ def open_store(
     return LineageStore(database=opened, patience=patience)
 
 
+def open_existing(path: Path, patience: Patience = NO_PATIENCE) -> LineageStore:
+    """:func:`open_store` of a lineage that is there; never creates one.
+
+    Raises:
+        DatabaseError: there is none; as :func:`open_store` says.
+    """
+    database.require_there(path)
+    return open_store(path, patience=patience)
+
+
 def _log(run_id: str, kind: str, payload: Mapping[str, Any]) -> None:
     """What is on record is told to the log, too: never more, and never before."""
     level = logging.WARNING if kind in _WORTH_A_LOOK else logging.INFO

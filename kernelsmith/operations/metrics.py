@@ -60,7 +60,7 @@ class Collector:
             counted.add_metric([level], self.records[level])
         deaths = CounterMetricFamily(
             "kernelsmith_worker_deaths",
-            "Sandbox workers of this process that died or hung and were started anew.",
+            "Sandbox workers of this process that died or hung at their start or at a job.",
             labels=["role"],
         )
         for role in sorted({"frontend", "launcher", "seed", *self.worker_deaths}):
@@ -124,12 +124,15 @@ def _written(registry: CollectorRegistry, to: Path) -> Iterator[None]:
     _write(registry, to)
     ended = threading.Event()
 
+    def write_again() -> None:
+        try:
+            _write(registry, to)
+        except InputError as error:
+            _LOG.warning(error.message, exc_info=error, extra={"event": "metrics_failed"})
+
     def keep_writing() -> None:
         while not ended.wait(WRITTEN_EVERY_S):
-            try:
-                _write(registry, to)
-            except InputError as error:
-                _LOG.warning(error.message, exc_info=error, extra={"event": "metrics_failed"})
+            write_again()
 
     thread = threading.Thread(target=keep_writing, name="metrics", daemon=True)
     thread.start()
@@ -138,10 +141,7 @@ def _written(registry: CollectorRegistry, to: Path) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-        try:
-            _write(registry, to)
-        except InputError as error:
-            _LOG.warning(error.message, exc_info=error, extra={"event": "metrics_failed"})
+        write_again()
 
 
 def _write(registry: CollectorRegistry, to: Path) -> None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 BOUNDS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 # Counted from 0 before the first, so that a rate sees it.
 INCIDENTS = (
-    *("retry", "set_aside", "agent_ended", "resumed", "paused"),
-    *("machine_fault", "slowed", "room_short"),
+    *("retry", "set_aside", "agent_ended", "resumed", "paused", "machine_fault", "slowed"),
+    "room_short",
 )
 
 
@@ -55,9 +55,9 @@ def read(db: Path, run_id: str) -> Iterator[Metric]:
 def disk(db: Path) -> list[Metric]:
     """Room where the record is, and its size with what waits in its log."""
     found: list[Metric] = []
-    folder = db.expanduser().absolute().parent
-    if folder.is_dir():
-        free = shutil.disk_usage(folder).free
+    db = db.expanduser().absolute()
+    if db.parent.is_dir():
+        free = shutil.disk_usage(db.parent).free
         name = "kernelsmith_disk_free_bytes"
         found.append(GaugeMetricFamily(name, "Free room where the record is.", value=free))
     files = (db, db.with_name(db.name + "-wal"))
@@ -146,7 +146,7 @@ def _times(connection: Any, run: "RunStanding") -> Iterator[Metric]:
 
 
 def _incidents(connection: Any, run: "RunStanding") -> Iterator[Metric]:
-    from kernelsmith.lineage import tallies
+    from kernelsmith.lineage import standings, tallies
 
     found = tallies.incidents(connection, run.id)
     incidents = CounterMetricFamily(
@@ -156,7 +156,7 @@ def _incidents(connection: Any, run: "RunStanding") -> Iterator[Metric]:
         incidents.add_metric([kind], found[kind].count if kind in found else 0)
     yield incidents
     ended = GaugeMetricFamily("kernelsmith_run_ended", "1: how the run ended.", labels=["how"])
-    for how in ("finished", "interrupted", "failed", "paused"):
+    for how in standings.ENDS:
         ended.add_metric([how], run.last == how)
     yield ended
     paused = GaugeMetricFamily("kernelsmith_paused", "1: the run is paused.", value=run.paused)

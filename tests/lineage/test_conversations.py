@@ -16,7 +16,7 @@ from kernelsmith.lineage.database import open_for_reading
 from kernelsmith.lineage.journal import LineageJournal, open_journal
 from kernelsmith.lineage.standings import run_standing
 from kernelsmith.lineage.step import StepWriter
-from kernelsmith.lineage.store import LineageStore, open_store
+from kernelsmith.lineage.store import LineageStore, open_existing, open_store
 from kernelsmith.lineage.verify import Report, verify
 from kernelsmith.lineage.writers import WRITERS
 from kernelsmith.model import Usage
@@ -282,7 +282,7 @@ def test_a_database_of_the_first_schema_is_upgraded_and_keeps_its_chain(path: Pa
     with pytest.raises(DatabaseError, match="has schema 0001, this version reads 0002") as caught:
         open_for_reading(path)
     assert "`kernelsmith run` or `resume` on it upgrades it" in str(caught.value.hint)
-    store = open_store(path)
+    store = open_existing(path)  # as `resume` does
     (past,) = store.history(run_id, "toy")
     assert (past.candidate.origin, past.check, past.status) == ("", "", "ACCEPTED")
     assert past.gain == fakes.make_gain(1.05, talks.SEED.id)
