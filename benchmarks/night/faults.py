@@ -205,6 +205,7 @@ def _listener_of(pid: int) -> int:
 
 
 def _fetched(pid: int, descriptor: int) -> int:
+    """Another process's descriptor as one of this process."""
     libc = ctypes.CDLL(None, use_errno=True)
     process = os.pidfd_open(pid)
     try:
@@ -262,14 +263,7 @@ def written(point: Point, nbytes: int) -> bytes:
 
 def _write_half(point: Point) -> None:
     half = written(point, point.nbytes // 2)
-    process = os.pidfd_open(point.thread)
-    try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        file = int(libc.syscall(PIDFD_GETFD, process, point.descriptor, 0))
-    finally:
-        os.close(process)
-    if file < 0:
-        raise OSError(ctypes.get_errno(), "pidfd_getfd")
+    file = _fetched(point.thread, point.descriptor)
     try:
         os.write(file, half) if point.offset < 0 else os.pwrite(file, half, point.offset)
     finally:

@@ -133,7 +133,7 @@ def _strike_points(document: dict[str, Any], folder: Path, seconds: float) -> No
     kept = document["points"]
     kept["of_a_run"] = len(seen)
     done = {(each["point"], each["fault"]) for each in kept["struck"]}
-    for number, fault in points.plan(len(seen) * 9, seen, random.Random(1)):
+    for number, fault in points.plan(seen, random.Random(1)):
         if time.monotonic() > until_s:
             return
         if (number, fault) not in done:
@@ -174,11 +174,10 @@ def _agents_night(folder: Path, seed: int) -> tuple[list[dict[str, Any]], list[s
     script = Path(__file__).resolve().parents[1] / "agent_kills.py"
     asked = ("--fake", "--kills", str(AGENT_KILLS), "--kills-a-night", str(AGENT_KILLS // 2))
     command = [sys.executable, str(script), *asked, "--seed", str(seed), "--result", str(result)]
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=(folder / "said").open("wb")
-    )
-    agent_night.OWN.add(process.pid)
-    process.wait()
+    with (folder / "said").open("wb") as said:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+        agent_night.OWN.add(process.pid)
+        process.wait()
     if not result.exists():
         return [], [f"agent_kills.py ended with {process.returncode}: {folder / 'said'}"]
     document = json.loads(result.read_text())

@@ -21,6 +21,8 @@ from agent.night import Life, children
 
 PROGRAM = Path(__file__).resolve().parent / "small_run.py"
 SPOOLS = (Path("/dev/shm"), Path("/tmp"))
+WORDS = {"judge": "judging", "retime": "final timing"}
+"""What the gate does, in a table's words."""
 EVENT = re.compile(r"^ *[\d:]+  \S")
 """A line of progress: something came on record, or begins."""
 
@@ -80,7 +82,7 @@ class Night:
         """What the life was doing, in a table's words."""
         what, _ = self.gate_does(life.process.pid)
         if what:
-            return {"judge": "judging", "retime": "final timing"}.get(what, what)
+            return WORDS.get(what, what)
         if not life.on_record.is_set():
             return "starting"
         return "ending" if life.explored.is_set() else "proposing, recording"
@@ -170,7 +172,7 @@ def kill_worker(
                 else:
                     os.kill(draw.choice(found), signal.SIGKILL)
                 struck.add(f"{what} {candidate}")
-                return {"judge": "judging", "retime": "final timing"}.get(what, what)
+                return WORDS.get(what, what)
     return None
 
 

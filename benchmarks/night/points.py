@@ -56,9 +56,8 @@ def whole(folder: Path) -> tuple[list[Point], Record]:
     return seen, record.examine(folder / "runs.db", Record(), record.acknowledged(life.said))
 
 
-def plan(count: int, seen: Sequence[Point], draw: random.Random) -> list[tuple[int, Fault]]:
-    """``count`` pairs of point and fault, each once, in an order in which any beginning is a fair
-    sample; all there are if ``count`` is larger."""
+def plan(seen: Sequence[Point], draw: random.Random) -> list[tuple[int, Fault]]:
+    """All pairs of point and fault, in an order in which any beginning is a fair sample."""
     pairs: list[tuple[int, Fault]] = [
         (number, fault)
         for number, point in enumerate(seen)
@@ -66,7 +65,7 @@ def plan(count: int, seen: Sequence[Point], draw: random.Random) -> list[tuple[i
         if fault != "hold" and (fault != "torn" or point.call in WRITES)
     ]
     draw.shuffle(pairs)
-    return pairs[:count]
+    return pairs
 
 
 def strike(folder: Path, number: int, fault: Fault, end: Record) -> Struck:

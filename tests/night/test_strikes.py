@@ -50,7 +50,7 @@ folder = Path(sys.argv[2])
 seen, end = points.whole(folder)
 struck = []
 for fault in ("power", "ENOSPC"):
-    plan = points.plan(10**9, seen, random.Random(4))
+    plan = points.plan(seen, random.Random(4))
     number = next(number for number, each in plan if each == fault)
     struck.append(points.fields(points.strike(folder, number, fault, end)))
 print(json.dumps({"of": len(seen), "struck": struck}))
