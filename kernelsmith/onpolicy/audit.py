@@ -13,14 +13,14 @@ tokens or nothing was compared, else ``on-policy``: every pair of log-probs bit-
 from dataclasses import dataclass
 from typing import Literal
 
-from kernelsmith.onpolicy.comparing import Compared, compare
+from kernelsmith.onpolicy.comparing import Compared, comparisons
 from kernelsmith.onpolicy.disagreement import OtherIds, OtherMasks, end_of, other_ids, other_masks
 from kernelsmith.onpolicy.distribution import Bin, Distribution
 from kernelsmith.onpolicy.evidence import Evidence, FirstDifference, Place, Witness
 from kernelsmith.onpolicy.faults import Faults, merged
 from kernelsmith.onpolicy.metrics import Figures, Metrics
 from kernelsmith.onpolicy.model import LAYERS, Dump, Fault, Header, Layer
-from kernelsmith.onpolicy.pairing import Alone, Pair, pairs
+from kernelsmith.onpolicy.pairing import Alone
 from kernelsmith.onpolicy.trajectory import OtherState, Trajectories
 from kernelsmith.onpolicy.watching import Watch
 
@@ -88,7 +88,7 @@ def audit(sampler: Dump, trainer: Dump, *, subset: bool = False) -> Audit:
     """
     view = _View(subset)
     faults = Faults()
-    for met in pairs(sampler, trainer, faults):
+    for met in comparisons(sampler, trainer, faults):
         if isinstance(met, Alone):
             view.alone(met)
         else:
@@ -106,19 +106,15 @@ class _View:
         self._ids: OtherIds | None = None
         self._masks: OtherMasks | None = None
         self._other_sequences = self._other_mask_tokens = 0
-        self._astray: set[str] = set()
         self._unseen = 0
         self._had_ids = self._had_numbers = False
         self._lengths: Place | None = None
 
-    def pair(self, pair: Pair) -> None:
+    def pair(self, compared: Compared) -> None:
         """Takes one pair."""
-        name = pair.sampler.turn.sequence
-        compared = compare(pair, out_of_context=name in self._astray)
-        self._trajectories.begins(pair)
-        self._tokens(compared, name)
-        other = compared.first_id is not None or compared.lengths is not None
-        self._trajectories.ends(pair, other_tokens=other)
+        self._trajectories.begins(compared.pair)
+        self._tokens(compared)
+        self._trajectories.ends(compared.pair, other_tokens=compared.parts)
         self._watch.add(compared)
         self._had_numbers = self._had_numbers or compared.dtypes is not None
         self._unseen += compared.unseen
@@ -126,20 +122,16 @@ class _View:
         self._distribution.add(compared)
         self._witness.add(compared)
 
-    def _tokens(self, compared: Compared, name: str) -> None:
+    def _tokens(self, compared: Compared) -> None:
         self._had_ids = self._had_ids or compared.ids
         if compared.first_mask is not None:
             self._other_mask_tokens += compared.masks
             self._masks = self._masks or other_masks(compared)
-        if compared.first_id is None and compared.lengths is None:
-            return
         if compared.lengths is not None and self._lengths is None:
             self._lengths = end_of(compared)
-        if name not in self._astray and compared.first_id is not None:
+        if compared.first_id is not None and not compared.out_of_context:
             self._other_sequences += 1
             self._ids = self._ids or other_ids(compared)
-        if not compared.pair.last:
-            self._astray.add(name)
 
     def alone(self, alone: Alone) -> None:
         """Takes what stands on one side only."""

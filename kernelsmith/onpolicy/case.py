@@ -7,18 +7,21 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from kernelsmith.errors import InputError
 from kernelsmith.onpolicy.evidence import Place
 from kernelsmith.onpolicy.fields import NATIVE
 from kernelsmith.onpolicy.model import Dump, Fault, Header, HeldDump, Side, Turn
 from kernelsmith.onpolicy.pairing import Stretch, cut
 from kernelsmith.onpolicy.records import Reading, header_of, turn_of
-from kernelsmith.onpolicy.storage import numbers
+from kernelsmith.onpolicy.storage import json_record
 
 SCHEMA = "kernelsmith.audit-case/1"
 Mode = Literal["two", "three"]
+RUNS: Mapping[Mode, tuple[Side, ...]] = {
+    "two": ("sampler", "trainer"),
+    "three": ("sampler", "sampler", "trainer"),
+}
+"""Whose log-probs each dump has. Of three runs the last may be left out."""
 _BEHIND = 32
 """So many tokens behind the place are kept of a sequence that is one record."""
 
@@ -100,18 +103,7 @@ def save(case: Case, folder: Path) -> Path:
     Raises:
         InputError: the folder cannot be written.
     """
-    document = {
-        "schema": SCHEMA,
-        "mode": case.mode,
-        "verdict": case.verdict,
-        "broken_layer": case.broken_layer,
-        "sequence": case.sequence,
-        "dumps": [
-            {"header": asdict(dump.header), "turns": [_plain(turn) for turn in dump.held]}
-            for dump in case.dumps
-        ],
-    }
-    text = json.dumps(document, separators=(",", ":")).replace("Infinity", "1e999") + "\n"
+    text = _text(case)
     path = folder / f"audit-case-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -121,6 +113,22 @@ def save(case: Case, folder: Path) -> Path:
             f"the case cannot be written to {path}: {error.strerror}", hint="--case FOLDER"
         ) from error
     return path
+
+
+def _text(case: Case) -> str:
+    said = {
+        "schema": SCHEMA,
+        "mode": case.mode,
+        "verdict": case.verdict,
+        "broken_layer": case.broken_layer,
+        "sequence": case.sequence,
+    }
+    dumps = ",".join(
+        f'{{"header":{json_record(asdict(dump.header))},'
+        f'"turns":[{",".join(json_record(_plain(turn)) for turn in dump.held)}]}}'
+        for dump in case.dumps
+    )
+    return f'{json_record(said)[:-1]},"dumps":[{dumps}]}}\n'
 
 
 def load(path: Path) -> Case:
@@ -133,16 +141,14 @@ def load(path: Path) -> Case:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["schema"] != SCHEMA:
             raise ValueError(f"its schema is {document['schema']!r}")
-        sides: tuple[Side, ...] = ("sampler", "trainer")
-        if document["mode"] == "three":
-            sides = ("sampler", "sampler", "trainer")
+        mode: Mode = document["mode"]
         return Case(
-            mode=document["mode"],
+            mode=mode,
             verdict=document["verdict"],
             broken_layer=document["broken_layer"],
             sequence=document["sequence"],
             dumps=tuple(
-                _read(told, side) for told, side in zip(document["dumps"], sides, strict=False)
+                _read(told, side) for told, side in zip(document["dumps"], RUNS[mode], strict=False)
             ),
         )
     except OSError as error:
@@ -167,15 +173,11 @@ def _read(told: Mapping[str, Any], side: Side) -> HeldDump:
 
 def _plain(turn: Turn) -> dict[str, Any]:
     """A turn as a record with the native names; what it lacks is left out."""
-    logprobs = None
-    if turn.logprobs is not None:
-        values = numbers(turn.logprobs)
-        logprobs = [None if np.isnan(value) else value for value in values.tolist()]
     record = {
         "sequence": turn.sequence,
         "turn": turn.index,
         "tokens": None if turn.tokens is None else turn.tokens.tolist(),
-        "logprobs": logprobs,
+        "logprobs": turn.logprobs,
         "mask": None if turn.mask is None else turn.mask.astype(int).tolist(),
         "state": turn.state,
         "payloads": turn.payloads,

@@ -73,7 +73,7 @@ def _dump(logprobs: LogProbs, mask: Mask | None, rows: int, columns: int) -> Hel
         turns.append(
             Turn(
                 sequence=str(row),
-                logprobs=LogProbs(words=logprobs.words[here], dtype=logprobs.dtype),
+                logprobs=logprobs[here],
                 mask=None if mask is None else mask[here],
             )
         )

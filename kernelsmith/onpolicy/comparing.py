@@ -1,12 +1,14 @@
-"""One pair of stretches beside each other: ids, masks, then log-probs as integers."""
+"""Two dumps beside each other, pair by pair: ids, masks, then log-probs as integers."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from kernelsmith.onpolicy.model import Dtype, LogProbs, Mask, Turn, Words
-from kernelsmith.onpolicy.pairing import Pair
+from kernelsmith.onpolicy.faults import Faults
+from kernelsmith.onpolicy.model import Dtype, Dump, LogProbs, Mask, Turn, Words
+from kernelsmith.onpolicy.pairing import Alone, Pair, pairs
 from kernelsmith.onpolicy.storage import Floats, meeting, numbers, widened
 
 _Array = npt.NDArray[np.generic] | None
@@ -24,7 +26,8 @@ class Compared:
     stands, None if none or if a side has no ids. ``masks``: how many tokens only one side trains
     on, and ``first_mask`` where the first stands. ``nan``, ``infinite``: how many trained tokens
     have a NaN on a side, the same infinity on both. ``unseen``: trained tokens that were not
-    compared, for whatever reason.
+    compared, for whatever reason. ``out_of_context``: all of them, because an id before the
+    stretch differs.
     """
 
     pair: Pair
@@ -45,6 +48,12 @@ class Compared:
     first_nan: int | None = None
     infinite: int = 0
     unseen: int = 0
+    out_of_context: bool = False
+
+    @property
+    def parts(self) -> bool:
+        """Whether the two sides' tokens part here: what follows has another context."""
+        return self.first_id is not None or self.lengths is not None
 
     @property
     def log_ratio(self) -> Floats:
@@ -54,14 +63,30 @@ class Compared:
             return np.where(self.same, 0.0, self.trainer - self.sampler)
 
 
-def compare(pair: Pair, *, out_of_context: bool = False) -> Compared:
-    """Compares a pair. ``out_of_context``: an id before it differs, so that equal or not, its
-    log-probs answer another question: none is compared."""
+def comparisons(sampler: Dump, trainer: Dump, faults: Faults) -> Iterator[Compared | Alone]:
+    """All pairs of two dumps compared, and what stands on one side only, in one pass.
+
+    Behind an id that differs no log-prob of its sequence is compared: equal or not, it answers
+    another question.
+    """
+    astray: set[str] = set()
+    for met in pairs(sampler, trainer, faults):
+        if isinstance(met, Alone):
+            yield met
+            continue
+        name = met.sampler.turn.sequence
+        compared = _compare(met, out_of_context=name in astray)
+        yield compared
+        if compared.parts and not met.last:
+            astray.add(name)
+
+
+def _compare(pair: Pair, *, out_of_context: bool) -> Compared:
     a, b = pair.sampler.turn, pair.trainer.turn
     size = min(len(a), len(b))
     aligned = _aligned(a) and _aligned(b)
     # A turn whose own ids, mask and log-probs are not equally long says nothing of the other's.
-    first_id = _first_other(a.tokens, b.tokens, size if aligned else 0)
+    first_id = _first(_others(a.tokens, b.tokens, size if aligned else 0))
     masks = _others(a.mask, b.mask, size if aligned else 0)
     trained = _trained(a, b, size)
     sees = np.zeros(size, dtype=np.bool_)
@@ -83,11 +108,12 @@ def compare(pair: Pair, *, out_of_context: bool = False) -> Compared:
         ids=a.tokens is not None and b.tokens is not None,
         first_id=first_id,
         masks=len(masks),
-        first_mask=int(masks[0]) if len(masks) else None,
+        first_mask=_first(masks),
         nan=int(np.count_nonzero(found.nan)),
-        first_nan=_first(found.nan),
+        first_nan=_first(np.flatnonzero(found.nan)),
         infinite=int(np.count_nonzero(found.infinite)),
         unseen=int(np.count_nonzero(trained)) - len(at),
+        out_of_context=out_of_context,
     )
 
 
@@ -179,11 +205,5 @@ def _others(a: _Array, b: _Array, size: int) -> npt.NDArray[np.int64]:
     return np.flatnonzero(a[:size] != b[:size])
 
 
-def _first_other(a: _Array, b: _Array, size: int) -> int | None:
-    places = _others(a, b, size)
-    return int(places[0]) if len(places) else None
-
-
-def _first(mask: Mask) -> int | None:
-    places = np.flatnonzero(mask)
+def _first(places: npt.NDArray[np.int64]) -> int | None:
     return int(places[0]) if len(places) else None

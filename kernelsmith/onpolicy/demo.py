@@ -84,7 +84,6 @@ class Demonstration:
     cost: Cost
     device: str
     epoch: str
-    dumps: tuple[Path, Path]
 
 
 def run(keep: Path | None = None) -> Demonstration:
@@ -129,7 +128,6 @@ def _run(folder: Path) -> Demonstration:
         cost=_cost(model, both, rollout_s),
         device="cpu",
         epoch=epoch,
-        dumps=dumps,
     )
 
 

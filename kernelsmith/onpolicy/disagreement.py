@@ -42,19 +42,17 @@ class OtherMasks:
     only_sampler: int
     only_trainer: int
     shifted: int | None
-    tokens: int = 0
 
 
 def other_ids(compared: Compared) -> OtherIds:
-    """What is known of a pair whose ids differ or whose sides have other lengths."""
+    """What is known of a pair whose ids differ."""
     a, b = compared.pair.sampler.turn, compared.pair.trainer.turn
     at = compared.first_id
-    if at is None:
-        at = min(len(a), len(b))
+    assert at is not None
     before = max(0, at - _AROUND)
     masks = [mask for mask in (a.mask, b.mask) if mask is not None]
     return OtherIds(
-        place=place_of(compared, at, _turn(compared, at)),
+        place=_place(compared, at),
         sampler=_window(a.tokens, before, at),
         trainer=_window(b.tokens, before, at),
         rejoin=_rejoin(a.tokens, b.tokens, at),
@@ -66,7 +64,7 @@ def other_ids(compared: Compared) -> OtherIds:
 def end_of(compared: Compared) -> Place:
     """Where the shorter of two stretches ends."""
     at = min(len(compared.pair.sampler.turn), len(compared.pair.trainer.turn))
-    return place_of(compared, at, _turn(compared, at))
+    return _place(compared, at)
 
 
 def other_masks(compared: Compared) -> OtherMasks:
@@ -78,17 +76,16 @@ def other_masks(compared: Compared) -> OtherMasks:
     size = min(len(a.mask), len(b.mask))
     mine, theirs = a.mask[:size], b.mask[:size]
     return OtherMasks(
-        place=place_of(compared, compared.first_mask, _turn(compared, compared.first_mask)),
+        place=_place(compared, compared.first_mask),
         only_sampler=int(np.count_nonzero(mine & ~theirs)),
         only_trainer=int(np.count_nonzero(theirs & ~mine)),
         shifted=_shift(mine, theirs),
-        tokens=compared.masks,
     )
 
 
-def _turn(compared: Compared, at: int) -> int:
+def _place(compared: Compared, at: int) -> Place:
     numbers = turn_numbers(compared.pair)
-    return int(numbers[min(at, len(numbers) - 1)])
+    return place_of(compared.pair, at, int(numbers[min(at, len(numbers) - 1)]))
 
 
 def _window(ids: TokenIds | None, start: int, at: int) -> tuple[int, ...]:

@@ -14,7 +14,6 @@ import base64
 import fcntl
 import hashlib
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -25,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from kernelsmith.errors import InputError, StorageError
-from kernelsmith.onpolicy.model import SCHEMA, Dtype, LogProbs, Side
-from kernelsmith.onpolicy.storage import WIDTH, numbers
+from kernelsmith.onpolicy.model import DTYPES, SCHEMA, SIDES, Dtype, Side
+from kernelsmith.onpolicy.storage import json_record
 from kernelsmith.onpolicy.tensors import logprobs_of, mask_of, tokens_of
 
 _LONGEST_HEADER_BYTES = 1 << 16
@@ -133,10 +132,10 @@ def record(
         "by_turn": by_turn or None,
     }
     header = {name: value for name, value in header.items() if value is not None}
-    if side not in ("sampler", "trainer") or dtype not in WIDTH:
+    if side not in SIDES or dtype not in DTYPES:
         raise InputError(
             f"no dump of side {side!r} and dtype {dtype!r}",
-            hint=f"side is sampler or trainer, dtype one of {', '.join(WIDTH)}",
+            hint=f"side is sampler or trainer, dtype one of {', '.join(DTYPES)}",
         )
     recorder = Recorder(path=Path(path), header=header, sync=sync)
     _append(recorder, None)
@@ -185,26 +184,15 @@ def _token_fields(
         )
     return {
         "tokens": None if ids is None else ids.tolist(),
-        "logprobs": None if held is None else _plain(held),
+        "logprobs": held,
         "mask": None if trained is None else trained.astype(np.uint8).tolist(),
         "masked_tokens": None if trained is None else int(np.count_nonzero(~trained)),
         "total_tokens": sizes.pop() if sizes else None,
     }
 
 
-def _plain(held: LogProbs) -> list[float | None]:
-    """Each value as the float64 that it widens to; NaN as None."""
-    return [None if math.isnan(value) else value for value in numbers(held).tolist()]
-
-
 def _line(fields: Mapping[str, Any]) -> bytes:
-    rest = {name: value for name, value in fields.items() if name != "logprobs"}
-    text = json.dumps(rest, separators=(",", ":"))
-    if "logprobs" in fields:
-        # JSON knows no infinity; a number too large for float64 is read as one, everywhere.
-        values = json.dumps(fields["logprobs"], separators=(",", ":")).replace("Infinity", "1e999")
-        text = f'{text[:-1]},"logprobs":{values}}}'
-    return text.encode() + b"\n"
+    return json_record(fields).encode() + b"\n"
 
 
 def _digest(raw: bytes) -> str:

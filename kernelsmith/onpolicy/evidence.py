@@ -8,6 +8,7 @@ import numpy as np
 from kernelsmith.numerics import bits
 from kernelsmith.onpolicy.comparing import Compared
 from kernelsmith.onpolicy.model import Dtype
+from kernelsmith.onpolicy.pairing import Pair
 from kernelsmith.onpolicy.storage import meeting, narrowed, narrowest
 
 _NAMED = 5
@@ -107,9 +108,10 @@ class Witness:
             self._close(name, self._open.pop(name))
 
     def _differences(self, compared: Compared, differs: np.ndarray) -> None:
-        place = place_of(compared, int(compared.at[differs[0]]), int(compared.turns[differs[0]]))
+        first = differs[0]
+        place = place_of(compared.pair, int(compared.at[first]), int(compared.turns[first]))
         if self._first is None or place.index < self._first.place.index:
-            self._first = _difference(compared, int(differs[0]), place)
+            self._first = _difference(compared, int(first), place)
         s, t = compared.sampler[differs], compared.trainer[differs]
         for dtype in _ROUNDED:
             same = narrowed(s, dtype).words == narrowed(t, dtype).words
@@ -149,9 +151,9 @@ class Witness:
         )
 
 
-def place_of(compared: Compared, at: int, turn: int) -> Place:
+def place_of(pair: Pair, at: int, turn: int) -> Place:
     """Where the token ``at`` of a pair's stretch stands."""
-    sampler, trainer = compared.pair.sampler, compared.pair.trainer
+    sampler, trainer = pair.sampler, pair.trainer
     return Place(
         index=sampler.offset + at,
         sequence=sampler.turn.sequence,

@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kernelsmith.errors import InputError
-from kernelsmith.onpolicy.model import Side
+from kernelsmith.onpolicy.model import SIDES, Side
 
 Names = tuple[str, ...]
 
-SIDES: tuple[Side, ...] = ("sampler", "trainer")
 IDS = ("sequence", "sequence_id", "id", "request_id", "rollout_id", "example_id", "uid", "index")
 
 
@@ -48,6 +47,13 @@ class Fields:
         """The names of a side's log-probs."""
         return self.sampler if side == "sampler" else self.trainer
 
+    @property
+    def names(self) -> frozenset[str]:
+        """All names that are tried."""
+        return frozenset(name for what in _MAPPABLE for name in getattr(self, what))
+
+
+_MAPPABLE = tuple(name for name in Fields.__slots__ if name != "stack")
 
 NATIVE = Fields(
     stack="kernelsmith",
@@ -107,8 +113,6 @@ STACKS: tuple[Fields, ...] = (
     ),
 )
 """In the order in which they are tried; what a file's first record holds decides."""
-
-_MAPPABLE = tuple(name for name in Fields.__slots__ if name != "stack")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ lost), ``tokens`` a list of integers, ``mask`` a list of 0 and 1.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ SCHEMA = "kernelsmith.logprobs/1"
 Side = Literal["sampler", "trainer"]
 Dtype = Literal["bfloat16", "float16", "float32", "float64"]
 Layer = Literal["state", "token", "numeric"]
+
+SIDES: tuple[Side, ...] = get_args(Side)
+DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 
 LAYERS: tuple[Layer, ...] = ("state", "token", "numeric")
 """In the order in which they are asked: a later one says nothing while an earlier one is broken."""
@@ -48,6 +51,9 @@ class LogProbs:
 
     def __len__(self) -> int:
         return len(self.words)
+
+    def __getitem__(self, part: slice) -> "LogProbs":
+        return LogProbs(words=self.words[part], dtype=self.dtype)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +105,11 @@ class Turn:
                 return len(values)
         return 0
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sequence:
-    """A sequence held in memory: its turns in order."""
-
-    id: str
-    turns: tuple[Turn, ...]
+    @property
+    def where(self) -> str:
+        """Its place, its sequence and its number, for messages."""
+        number = "" if self.index is None else f", turn {self.index}"
+        return f"{self.place}, sequence {self.sequence}{number}".removeprefix(", ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

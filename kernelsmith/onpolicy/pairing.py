@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from kernelsmith.onpolicy.faults import Faults
-from kernelsmith.onpolicy.model import Dump, Fault, LogProbs, Side, Turn
+from kernelsmith.onpolicy.model import Dump, Fault, Side, Turn
 
 Key = tuple[str, int]
 
@@ -102,14 +102,11 @@ def _level(
 def cut(stretch: Stretch, start: int, stop: int) -> Stretch:
     """Tokens ``start`` to ``stop`` of a stretch."""
     turn = stretch.turn
-    logprobs = turn.logprobs
-    if logprobs is not None:
-        logprobs = LogProbs(words=logprobs.words[start:stop], dtype=logprobs.dtype)
     piece = replace(
         turn,
         tokens=None if turn.tokens is None else turn.tokens[start:stop],
         mask=None if turn.mask is None else turn.mask[start:stop],
-        logprobs=logprobs,
+        logprobs=None if turn.logprobs is None else turn.logprobs[start:stop],
         # What is of the turn as a whole stays with its beginning.
         state=turn.state if start == 0 else None,
         payloads=turn.payloads if start == 0 else None,

@@ -1,14 +1,14 @@
 """Dumps as parquet: one record a row, lists in columns; needs pyarrow, of the extra ``[audit]``."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelsmith.errors import InputError, MissingError
-from kernelsmith.onpolicy.faults import Faults
 from kernelsmith.onpolicy.fields import Mapped, fields_of
-from kernelsmith.onpolicy.model import Fault, Header, Side, Turn
-from kernelsmith.onpolicy.records import Reading, header_of, side_faults, turn_of
+from kernelsmith.onpolicy.model import Fault, Side
+from kernelsmith.onpolicy.records import FileDump, Read, Reading, header_of, turn_of
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -16,54 +16,37 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 16
 
 
-class Parquet:
-    """A dump in one parquet file. Memory: a few rows and the pages they stand in."""
+def open_parquet(path: Path, side: Side, mapped: tuple[Mapped, ...]) -> FileDump:
+    """A dump in one parquet file. Memory: a few rows and the pages they stand in.
 
-    def __init__(self, path: Path, side: Side, mapped: tuple[Mapped, ...]) -> None:
-        """Opens it.
+    Its schema's metadata may say what a native header says.
 
-        Raises:
-            InputError: not a parquet file, or no log-probs of this side in it.
-            MissingError: pyarrow is not installed.
-        """
-        self._side = side
-        self._faults = Faults()
-        self._file, names = _opened(path)
-        fields, whose = fields_of(names, side, mapped, str(path))
-        metadata = self._file.schema_arrow.metadata or {}
-        told = {_text(key): _text(value) for key, value in metadata.items()}
-        self._reading = Reading(fields=fields, side=side, header=header_of(told), whose=whose)
-        self._faults.add(*side_faults(self._reading))
-        self._columns = [name for name in names if name in _all_names(self._reading)]
+    Raises:
+        InputError: not a parquet file, or no log-probs of this side in it.
+        MissingError: pyarrow is not installed.
+    """
+    file = _opened(path)
+    fields, whose = fields_of(file.schema_arrow.names, side, mapped, str(path))
+    metadata = file.schema_arrow.metadata or {}
+    told = {_text(key): _text(value) for key, value in metadata.items()}
+    reading = Reading(fields=fields, side=side, header=header_of(told), whose=whose)
+    return FileDump(reading, partial(_read, file, reading))
 
-    @property
-    def header(self) -> Header:
-        """What the schema's metadata says."""
-        return self._reading.header
 
-    def faults(self) -> tuple[Fault, ...]:
-        """What was wrong so far."""
-        return self._faults.all()
-
-    def turns(self) -> Iterator[Turn]:
-        """One turn a row."""
-        row = 0
-        try:
-            for batch in self._file.iter_batches(batch_size=_BATCH_ROWS, columns=self._columns):
-                for at in range(batch.num_rows):
-                    record = {
-                        name: _value(batch.column(i)[at]) for i, name in enumerate(self._columns)
-                    }
-                    turn, faults = turn_of(record, self._reading, row, f"row {row}")
-                    self._faults.add(*faults)
-                    row += 1
-                    if turn is not None:
-                        yield turn
-        except _errors() as error:
-            detail = str(error)[:200]
-            self._faults.add(
-                Fault(kind="truncated", side=self._side, detail=detail, place=f"row {row}")
-            )
+def _read(file: "ParquetFile", reading: Reading) -> Iterator[Read]:
+    """One turn a row."""
+    wanted = reading.fields.names
+    columns = [name for name in file.schema_arrow.names if name in wanted]
+    row = 0
+    try:
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
+            for at in range(batch.num_rows):
+                record = {name: _value(batch.column(i)[at]) for i, name in enumerate(columns)}
+                yield turn_of(record, reading, row, f"row {row}")
+                row += 1
+    except _errors() as error:
+        detail, place = str(error)[:200], f"row {row}"
+        yield None, (Fault(kind="truncated", side=reading.side, detail=detail, place=place),)
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -91,13 +74,7 @@ def _value(scalar: Any) -> Any:
     return scalar.as_py()
 
 
-def _all_names(reading: Reading) -> set[str]:
-    fields = reading.fields
-    groups = [getattr(fields, name) for name in fields.__slots__ if name != "stack"]
-    return {name for group in groups for name in group}
-
-
-def _opened(path: Path) -> tuple["ParquetFile", list[str]]:
+def _opened(path: Path) -> "ParquetFile":
     try:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
@@ -106,10 +83,9 @@ def _opened(path: Path) -> tuple["ParquetFile", list[str]]:
             hint="pip install 'kernelsmith-rl[audit]'",
         ) from error
     try:
-        file = ParquetFile(path)
+        return ParquetFile(path)
     except _errors() as error:
         raise InputError(
             f"{path} is not a whole parquet file: {str(error)[:200]}",
             hint="a parquet file whose writer was killed has no footer: nothing of it can be read",
         ) from error
-    return file, list(file.schema_arrow.names)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from kernelsmith.errors import InputError
 from kernelsmith.onpolicy.fields import Mapped
-from kernelsmith.onpolicy.jsonl import JsonLines
+from kernelsmith.onpolicy.jsonl import open_jsonl
 from kernelsmith.onpolicy.model import Dump, Side
-from kernelsmith.onpolicy.parquet import Parquet
-from kernelsmith.onpolicy.safetensors import Safetensors
+from kernelsmith.onpolicy.parquet import open_parquet
+from kernelsmith.onpolicy.safetensors import open_safetensors
 
 
 def open_dump(
@@ -28,7 +28,7 @@ def open_dump(
     if not begin:
         raise InputError(f"{path} is empty", hint="was its writer killed before the first record?")
     if begin[:4] == b"PAR1":
-        return Parquet(path, side, mapped)
+        return open_parquet(path, side, mapped)
     if begin[:2] == b"PK" or begin[:1] == b"\x80":
         raise InputError(
             f"{path} is a pickle, as torch.save writes it: to read one is to run it",
@@ -36,5 +36,5 @@ def open_dump(
         )
     # A table of tensors begins behind its length of eight bytes.
     if begin[8:9] == b"{" and b"\0" in begin[:8]:
-        return Safetensors(path, side, mapped)
-    return JsonLines(path, side, mapped, bare=bare)
+        return open_safetensors(path, side, mapped)
+    return open_jsonl(path, side, mapped, bare=bare)

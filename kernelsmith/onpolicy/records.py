@@ -1,16 +1,27 @@
 """From a record of a file, whatever its format, to a turn; what it lacks is named."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from kernelsmith.onpolicy.faults import Faults
 from kernelsmith.onpolicy.fields import Fields, Names
-from kernelsmith.onpolicy.model import Dtype, Fault, Header, LogProbs, Side, Turn
+from kernelsmith.onpolicy.model import (
+    DTYPES,
+    SIDES,
+    Dtype,
+    Fault,
+    Header,
+    LogProbs,
+    Side,
+    Turn,
+)
 from kernelsmith.onpolicy.storage import from_array, from_numbers
 
-_DTYPES: tuple[Dtype, ...] = ("bfloat16", "float16", "float32", "float64")
+Read = tuple[Turn | None, tuple[Fault, ...]]
+"""What came of one record: its turn, None where it cannot be read, and what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +36,30 @@ class Reading:
     whose: Side | None = None
 
 
-def turn_of(
-    record: Mapping[str, Any], reading: Reading, number: int, place: str
-) -> tuple[Turn | None, tuple[Fault, ...]]:
-    """One record as a turn; None where it cannot be read.
+class FileDump:
+    """A dump in a file of whatever format (a :class:`~.model.Dump`)."""
+
+    def __init__(self, reading: Reading, read: Callable[[], Iterator[Read]]) -> None:
+        """``read`` goes through the file's records in their order."""
+        self.header = reading.header
+        self._read = read
+        self._faults = Faults()
+        self._faults.add(*_side_faults(reading))
+
+    def turns(self) -> Iterator[Turn]:
+        """Its turns in the file's order."""
+        for turn, faults in self._read():
+            self._faults.add(*faults)
+            if turn is not None:
+                yield turn
+
+    def faults(self) -> tuple[Fault, ...]:
+        """What was wrong so far."""
+        return self._faults.all()
+
+
+def turn_of(record: Mapping[str, Any], reading: Reading, number: int, place: str) -> Read:
+    """One record as a turn.
 
     ``number``: of the record in its file; its name where it has none of its own.
     """
@@ -67,9 +98,8 @@ def _own_faults(turn: Turn, side: Side, expected: bool) -> tuple[Fault, ...]:
     """What one turn says against itself."""
     faults: list[Fault] = []
 
-    def add(kind: str, detail: str, hides: bool = True) -> None:
-        where = f"{turn.place}, sequence {turn.sequence}".removeprefix(", ")
-        faults.append(Fault(kind=kind, side=side, detail=detail, place=where, hides=hides))
+    def add(kind: str, detail: str) -> None:
+        faults.append(Fault(kind=kind, side=side, detail=detail, place=turn.where))
 
     sizes = {
         name: len(held)
@@ -96,7 +126,7 @@ def _own_faults(turn: Turn, side: Side, expected: bool) -> tuple[Fault, ...]:
     return tuple(faults)
 
 
-def side_faults(reading: Reading) -> tuple[Fault, ...]:
+def _side_faults(reading: Reading) -> tuple[Fault, ...]:
     """Named where a dump says that its log-probs are the other side's."""
     for said, what in ((reading.header.side, "header"), (reading.whose, "field")):
         if said not in (None, reading.side):
@@ -110,8 +140,8 @@ def header_of(record: Mapping[str, Any]) -> Header:
     is None."""
     side, dtype = record.get("side"), record.get("dtype")
     return Header(
-        side=side if side in ("sampler", "trainer") else None,
-        dtype=dtype if dtype in _DTYPES else None,
+        side=side if side in SIDES else None,
+        dtype=dtype if dtype in DTYPES else None,
         epoch=_text(record.get("epoch")),
         device=_text(record.get("device")),
         weights=_version(record.get("weights")),
@@ -169,9 +199,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _name(value: Any, number: int) -> str:
-    if value is None:
-        return str(number)
-    return value if isinstance(value, str) else str(value)
+    return str(number if value is None else value)
 
 
 def _text(value: Any) -> str | None:

@@ -28,11 +28,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelsmith.onpolicy.comparing import Compared, compare
+from kernelsmith.onpolicy.comparing import Compared, comparisons
 from kernelsmith.onpolicy.faults import Faults
 from kernelsmith.onpolicy.metrics import CLAMP
 from kernelsmith.onpolicy.model import Dump
-from kernelsmith.onpolicy.pairing import Alone, pairs
+from kernelsmith.onpolicy.pairing import Alone
 from kernelsmith.onpolicy.storage import Floats
 from kernelsmith.onpolicy.sums import Sum
 
@@ -94,15 +94,10 @@ _WEIGHTS: dict[Name, Callable[[Floats], Floats]] = {
 def weighed(sampler: Dump, trainer: Dump) -> tuple[Remedy, ...]:
     """What each remedy leaves and hides on two dumps, in one pass over each. Tokens are those that
     an audit compares."""
-    remedies, astray = Remedies(), set[str]()
-    for pair in pairs(sampler, trainer, Faults()):
-        if isinstance(pair, Alone):
-            continue
-        name = pair.sampler.turn.sequence
-        compared = compare(pair, out_of_context=name in astray)
-        remedies.add(compared)
-        if compared.first_id is not None or compared.lengths is not None:
-            astray.add(name)
+    remedies = Remedies()
+    for met in comparisons(sampler, trainer, Faults()):
+        if not isinstance(met, Alone):
+            remedies.add(met)
     return remedies.found()
 
 

@@ -7,13 +7,19 @@ from typing import Any
 from xml.etree import ElementTree
 
 from kernelsmith.onpolicy.audit import Audit
-from kernelsmith.onpolicy.hints import Hint, hints
+from kernelsmith.onpolicy.hints import hints
 from kernelsmith.onpolicy.metrics import Figures
 from kernelsmith.onpolicy.model import FAULTS, Fault
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 cannot hold: a name of a sequence may hold anything."""
-_IN_RATIO = (
+_ELSEWHERE = (
+    "tokens",
+    "sequences",
+    "not_one",
+    "zero_signs",
+    "infinite",
+    "by_turn",
     "ratio_mean",
     "ratio_mean_less_one",
     "ratio_min",
@@ -21,7 +27,6 @@ _IN_RATIO = (
     "log_ratio_min",
     "log_ratio_max",
 )
-_ELSEWHERE = ("tokens", "not_one", "zero_signs", "infinite", "by_turn", *_IN_RATIO)
 
 
 def fields(found: Audit) -> dict[str, Any]:
@@ -67,7 +72,7 @@ def fields(found: Audit) -> dict[str, Any]:
 def metrics(figures: Figures) -> dict[str, Any]:
     """All figures but those that stand elsewhere, by name (see :class:`Figures`)."""
     names = (field.name for field in names_of(Figures) if field.name not in _ELSEWHERE)
-    return {name: getattr(figures, name) for name in names if name != "sequences"}
+    return {name: getattr(figures, name) for name in names}
 
 
 def fault_fields(fault: Fault) -> dict[str, Any]:
@@ -147,8 +152,3 @@ def line_of(fault: Fault) -> str:
     many = f" ×{fault.count:,}" if fault.count > 1 else ""
     where = f" [{fault.place}]" if fault.place else ""
     return f"{fault.kind}{many}{side}: {FAULTS[fault.kind]}: {fault.detail}{where}"
-
-
-def hint_lines(hint: Hint) -> tuple[str, str, str]:
-    """A hint in three lines."""
-    return hint.explanation, f"evidence: {hint.evidence}", f"look at: {hint.look_at}"

@@ -9,16 +9,17 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from kernelsmith.errors import InputError
-from kernelsmith.onpolicy.faults import Faults
+from kernelsmith.model import ITEMSIZE_BYTES
 from kernelsmith.onpolicy.fields import Mapped, fields_of
-from kernelsmith.onpolicy.model import Dtype, Fault, Header, Side, Turn
-from kernelsmith.onpolicy.records import Reading, header_of, side_faults, turn_of
+from kernelsmith.onpolicy.model import Dtype, Fault, Side
+from kernelsmith.onpolicy.records import FileDump, Read, Reading, header_of, turn_of
 from kernelsmith.onpolicy.storage import from_words
 
 _FLOATS: dict[str, Dtype] = {
@@ -38,7 +39,6 @@ _INTEGERS = {
     "U8": "u1",
     "BOOL": "u1",
 }
-_HALVES = ("BF16", "F16")
 _LONGEST_TABLE_BYTES = 100_000_000  # what the format allows
 
 
@@ -54,61 +54,43 @@ class Tensor:
     def itemsize(self) -> int:
         """Bytes of an element."""
         if self.dtype in _FLOATS:
-            return {"BF16": 2, "F16": 2, "F32": 4, "F64": 8}[self.dtype]
+            return ITEMSIZE_BYTES[_FLOATS[self.dtype]]
         return np.dtype(_INTEGERS[self.dtype]).itemsize
 
 
-class Safetensors:
+def open_safetensors(path: Path, side: Side, mapped: tuple[Mapped, ...]) -> FileDump:
     """A dump in one safetensors file. Memory: one row; a flat tensor is one row.
 
     Its ``__metadata__`` may say what a native header says (``epoch``, ``device``, ``weights``).
+
+    Raises:
+        InputError: not a safetensors file, or no log-probs of this side in it.
     """
+    tensors, metadata = _table(path)
+    fields, whose = fields_of(tensors.keys(), side, mapped, str(path))
+    reading = Reading(fields=fields, side=side, header=header_of(metadata), whose=whose)
+    return FileDump(reading, partial(_read, path, tensors, reading))
 
-    def __init__(self, path: Path, side: Side, mapped: tuple[Mapped, ...]) -> None:
-        """Reads the table.
 
-        Raises:
-            InputError: not a safetensors file, or no log-probs of this side in it.
-        """
-        self._path, self._side = path, side
-        self._faults = Faults()
-        self._tensors, metadata = _table(path)
-        fields, whose = fields_of(self._tensors.keys(), side, mapped, str(path))
-        header = header_of(metadata)
-        self._reading = Reading(fields=fields, side=side, header=header, whose=whose)
-        self._faults.add(*side_faults(self._reading))
-
-    @property
-    def header(self) -> Header:
-        """What its metadata says."""
-        return self._reading.header
-
-    def faults(self) -> tuple[Fault, ...]:
-        """What was wrong so far."""
-        return self._faults.all()
-
-    def turns(self) -> Iterator[Turn]:
-        """One turn a row."""
-        names = self._reading.fields.logprobs(self._side)
-        shape = next(self._tensors[name].shape for name in names if name in self._tensors)
-        with self._path.open("rb") as file:
-            for row in range(shape[0] if len(shape) > 1 else 1):
-                try:
-                    record = {
-                        name: _row(file, tensor, row, flat=len(shape) == 1)
-                        for name, tensor in self._tensors.items()
-                        if len(shape) == 1 or tensor.shape[:1] == shape[:1]
-                    }
-                except EOFError as error:
-                    place = f"row {row}"
-                    self._faults.add(
-                        Fault(kind="truncated", side=self._side, detail=str(error), place=place)
-                    )
-                    return
-                turn, faults = turn_of(record, self._reading, row, f"row {row}")
-                self._faults.add(*faults)
-                if turn is not None:
-                    yield turn
+def _read(path: Path, tensors: Mapping[str, Tensor], reading: Reading) -> Iterator[Read]:
+    """One turn a row."""
+    side = reading.side
+    names = reading.fields.logprobs(side)
+    shape = next(tensors[name].shape for name in names if name in tensors)
+    flat = len(shape) == 1
+    with path.open("rb") as file:
+        for row in range(shape[0] if len(shape) > 1 else 1):
+            place = f"row {row}"
+            try:
+                record = {
+                    name: _row(file, tensor, row, flat=flat)
+                    for name, tensor in tensors.items()
+                    if flat or tensor.shape[:1] == shape[:1]
+                }
+            except EOFError as error:
+                yield None, (Fault(kind="truncated", side=side, detail=str(error), place=place),)
+                return
+            yield turn_of(record, reading, row, place)
 
 
 def _row(file: BinaryIO, tensor: Tensor, row: int, *, flat: bool) -> Any:

@@ -11,18 +11,19 @@ Decisions, each tested:
 - NaN is no log-prob: it equals nothing, itself included. It is named and never averaged.
 """
 
-from collections.abc import Sequence
+import json
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from kernelsmith.numerics import bits
 from kernelsmith.onpolicy.model import Dtype, LogProbs, Words
 
 Floats = npt.NDArray[np.float64]
 
-WIDTH: dict[Dtype, int] = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8}
-_WORD = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 _NUMPY: dict[Dtype, npt.DTypeLike] = {
     "float16": np.float16,
     "float32": np.float32,
@@ -38,15 +39,14 @@ def from_array(values: npt.NDArray[Any]) -> LogProbs:
     """
     for dtype in _NUMPY:
         if values.dtype.name == dtype:
-            return LogProbs(
-                words=np.ascontiguousarray(values).view(_WORD[WIDTH[dtype]]), dtype=dtype
-            )
+            stored = np.ascontiguousarray(values)
+            return LogProbs(words=stored.view(f"u{stored.itemsize}"), dtype=dtype)
     raise ValueError(f"log-probs are {values.dtype.name}, not floats")
 
 
 def from_words(data: bytes, dtype: Dtype) -> LogProbs:
     """The log-probs that little-endian bytes hold."""
-    return LogProbs(words=np.frombuffer(data, dtype=_WORD[WIDTH[dtype]]), dtype=dtype)
+    return LogProbs(words=bits.words(data, dtype), dtype=dtype)
 
 
 def from_numbers(values: Sequence[float | None], declared: Dtype | None) -> tuple[LogProbs, int]:
@@ -73,6 +73,20 @@ def numbers(logprobs: LogProbs) -> Floats:
             return _single(logprobs.words).astype(np.float64)
     with np.errstate(invalid="ignore"):  # a signalling NaN is told like any other
         return logprobs.words.view(_NUMPY[logprobs.dtype]).astype(np.float64)
+
+
+def json_record(fields: Mapping[str, Any]) -> str:
+    """A record as one line of JSON, without the line's end. Each of its :class:`LogProbs` becomes a
+    list of the float64 that they widen to, NaN as ``null``."""
+    plain = {name: value for name, value in fields.items() if not isinstance(value, LogProbs)}
+    parts = [json.dumps(plain, separators=(",", ":"))[1:-1]] if plain else []
+    for name, value in fields.items():
+        if isinstance(value, LogProbs):
+            held = [None if math.isnan(each) else each for each in numbers(value).tolist()]
+            # JSON knows no infinity; a number too large for float64 is read as one, everywhere.
+            text = json.dumps(held, separators=(",", ":")).replace("Infinity", "1e999")
+            parts.append(f"{json.dumps(name)}:{text}")
+    return f"{{{','.join(parts)}}}"
 
 
 def meeting(a: Dtype, b: Dtype) -> Dtype:

@@ -8,7 +8,7 @@ from kernelsmith.onpolicy.evidence import FirstDifference
 from kernelsmith.onpolicy.hints import hints
 from kernelsmith.onpolicy.metrics import Figures, exp_less_one
 from kernelsmith.onpolicy.model import Layer
-from kernelsmith.onpolicy.report import hint_lines, line_of
+from kernelsmith.onpolicy.report import line_of
 
 _TURNS = 12
 _CLOSE = 1e-3
@@ -60,8 +60,11 @@ def lines(found: Audit) -> list[str]:
     if told:
         rows += ["", "where it may come from (each with its evidence; none is a verdict)"]
         for hint in told:
-            explanation, evidence, look_at = hint_lines(hint)
-            rows += [f"  {explanation}", f"      {evidence}", f"      {look_at}"]
+            rows += [
+                f"  {hint.explanation}",
+                f"      evidence: {hint.evidence}",
+                f"      look at: {hint.look_at}",
+            ]
     return rows
 
 

@@ -41,16 +41,14 @@ class Three:
     @property
     def comparisons(self) -> tuple[tuple[str, Audit], ...]:
         """Both comparisons by name."""
-        both = (("A beside B", self.rollouts), ("A beside C", self.forward))
-        return tuple((name, found) for name, found in both if found is not None)
+        return _comparisons(self.rollouts, self.forward)
 
     @property
     def broken_place(self) -> Place | None:
         """Where the first broken layer broke first."""
-        for name, found in self.comparisons:
-            if name == self.broken_in:
-                return found.broken_place
-        return None
+        return (
+            None if self.broken_in is None else dict(self.comparisons)[self.broken_in].broken_place
+        )
 
 
 def three(a: Opened, b: Opened, c: Opened | None) -> Three:
@@ -63,16 +61,17 @@ def three(a: Opened, b: Opened, c: Opened | None) -> Three:
     """
     rollouts = _parted(_tolerant(audit(a(), b())))
     forward = None if c is None else audit(a(), c())
+    compared = _comparisons(rollouts, forward)
     broken: list[tuple[Layer, str]] = [
         (layer, name)
         for layer in LAYERS
-        for name, found in (("A beside B", rollouts), ("A beside C", forward))
-        if found is not None and found.status(layer) == "broken"
+        for name, found in compared
+        if found.status(layer) == "broken"
     ]
     layer, where = broken[0] if broken else (None, None)
     layers = tuple((one, _status(one, layer, rollouts, forward)) for one in LAYERS)
-    confounded = rollouts.confounded or (forward is not None and forward.confounded)
-    faults = merged(rollouts.faults, () if forward is None else forward.faults)
+    confounded = any(found.confounded for _, found in compared)
+    faults = merged(*(found.faults for _, found in compared))
     return Three(
         verdict=_verdict(layer, layers, faults),
         broken_layer=None if layer == "numeric" and confounded else layer,
@@ -82,6 +81,11 @@ def three(a: Opened, b: Opened, c: Opened | None) -> Three:
         forward=forward,
         notes=tuple(_notes(layers, rollouts, forward)),
     )
+
+
+def _comparisons(rollouts: Audit, forward: Audit | None) -> tuple[tuple[str, Audit], ...]:
+    both = (("A beside B", rollouts), ("A beside C", forward))
+    return tuple((name, found) for name, found in both if found is not None)
 
 
 def _tolerant(found: Audit) -> Audit:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kernelsmith.onpolicy.evidence import Place
+from kernelsmith.onpolicy.evidence import Place, place_of
 from kernelsmith.onpolicy.pairing import Pair
 
 
@@ -18,7 +18,6 @@ class OtherState:
     number: int
     sampler: str | None
     trainer: str | None
-    turns: int = 1
 
 
 class Trajectories:
@@ -83,17 +82,9 @@ def _other(
     one: str | None,
     two: str | None,
 ) -> OtherState:
-    turn = pair.sampler.turn
     return OtherState(
         what=what,
-        place=Place(
-            index=pair.sampler.offset,
-            sequence=turn.sequence,
-            turn=turn.index if turn.index is not None else 0,
-            token=pair.sampler.position,
-            sampler_place=turn.place,
-            trainer_place=pair.trainer.turn.place,
-        ),
+        place=place_of(pair, 0, pair.sampler.turn.index or 0),
         number=number,
         sampler=one,
         trainer=two,

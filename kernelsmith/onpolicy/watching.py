@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelsmith.onpolicy.comparing import Compared
 from kernelsmith.onpolicy.faults import Faults
-from kernelsmith.onpolicy.model import Dtype, Fault, Header, LogProbs, Side, Turn
+from kernelsmith.onpolicy.model import SIDES, Dtype, Fault, Header, LogProbs, Side, Turn
 from kernelsmith.onpolicy.pairing import Alone
 from kernelsmith.onpolicy.storage import numbers
 
@@ -31,15 +31,15 @@ class Watch:
         self._epoch("trainer", b)
         if a.weights is not None and b.weights is not None and a.weights != b.weights:
             detail = f"{a.weights} at the sampler, {b.weights} at the trainer"
-            self._add("other_weights", None, detail, _where(a))
+            self._add("other_weights", None, detail, a.where)
         if compared.lengths is not None:
             ours, theirs = compared.lengths
             detail = f"{ours:,} tokens at the sampler, {theirs:,} at the trainer"
-            self._add("length", None, detail, _where(a))
+            self._add("length", None, detail, a.where)
         if compared.nan:
             self._nan(compared)
         if compared.infinite:
-            self._add("infinite", None, "bit-equal, but no ratio", _where(a), compared.infinite)
+            self._add("infinite", None, "bit-equal, but no ratio", a.where, compared.infinite)
         self._dtypes(compared)
         self._above_zero(compared)
 
@@ -53,13 +53,13 @@ class Watch:
             if held is not None and math.isnan(_one(held, at))
         ]
         detail = f"token {compared.pair.sampler.position + at}, at the {' and the '.join(sides)}"
-        self._add("nan", None, detail, _where(a), compared.nan)
+        self._add("nan", None, detail, a.where, compared.nan)
 
     def _dtypes(self, compared: Compared) -> None:
         if compared.dtypes is None:
             return
         a, b = compared.dtypes
-        where = _where(compared.pair.sampler.turn)
+        where = compared.pair.sampler.turn.where
         if a != b:
             detail = f"{a} beside {b}: compared as {compared.dtype}, to which both widen exactly"
             self._add("dtype", None, detail, where, hides=False)
@@ -70,7 +70,7 @@ class Watch:
                 self._add("coarse", side, detail, where, hides=False)
 
     def _above_zero(self, compared: Compared) -> None:
-        where = _where(compared.pair.sampler.turn)
+        where = compared.pair.sampler.turn.where
         sides: tuple[tuple[Side, np.ndarray], ...] = (
             ("sampler", compared.sampler),
             ("trainer", compared.trainer),
@@ -93,17 +93,17 @@ class Watch:
         ):
             if first != other:
                 detail = f"{what} {other}, where it began with {first}"
-                self._add("mixed_epochs", side, detail, _where(turn))
+                self._add("mixed_epochs", side, detail, turn.where)
 
     def alone(self, alone: Alone, *, hides: bool) -> None:
         """Looks at what found no partner."""
         turn = alone.stretch.turn
         what = f"its last {len(turn):,} tokens" if alone.tail else f"{len(turn):,} tokens"
-        self._add("missing_sequence", alone.side, what, _where(turn), hides=hides)
+        self._add("missing_sequence", alone.side, what, turn.where, hides=hides)
 
     def end(self, tokens: int, sampler: Header, trainer: Header) -> None:
         """Looks at the whole."""
-        ends = [self._epochs.get(side, (None, None))[0] for side in ("sampler", "trainer")]
+        ends = [self._epochs.get(side, (None, None))[0] for side in SIDES]
         mine, theirs = ends[0] or sampler.epoch, ends[1] or trainer.epoch
         if mine is not None and theirs is not None and mine != theirs:
             detail = f"{mine} at the sampler, {theirs} at the trainer"
@@ -124,11 +124,5 @@ class Watch:
         self._faults.add(fault)
 
 
-def _where(turn: Turn) -> str:
-    number = "" if turn.index is None else f", turn {turn.index}"
-    return f"{turn.place}, sequence {turn.sequence}{number}".removeprefix(", ")
-
-
 def _one(logprobs: LogProbs, at: int) -> float:
-    piece = LogProbs(words=logprobs.words[at : at + 1], dtype=logprobs.dtype)
-    return float(numbers(piece)[0])
+    return float(numbers(logprobs[at : at + 1])[0])

@@ -228,6 +228,18 @@ def test_a_hostile_name_breaks_neither_the_xml_nor_the_terminal(audit: Command) 
     assert audit("replay", str(case), "--json")[0] == 1
 
 
+def test_a_case_keeps_the_names_and_the_infinities_of_its_sequence(audit: Command) -> None:
+    name, values = "-Infinity, s1", draw(9)
+    lines(Path("a.jsonl"), [record(values, sequence=name)])
+    lines(Path("b.jsonl"), [record(changed(values, 3, lambda _: -np.inf), sequence=name)])
+    saved = json.loads(audit("a.jsonl", "b.jsonl", "--case", ".", "--json")[1])["case"]
+    json.loads(Path(saved).read_text(), parse_constant=pytest.fail)
+    code, out, _ = audit("replay", saved, "--json")
+    assert (code, json.loads(out)["ratio"]["infinite"]) == (1, 1)
+    code, out, _ = audit("replay", saved, "a.jsonl", "a.jsonl")
+    assert (code, out.splitlines()[0]) == (0, "on-policy: 9 of 9 ratios are exactly 1")
+
+
 def test_field_names_are_mapped_on_the_command_line(audit: Command) -> None:
     lines(Path("a.jsonl"), [{"p": [-1.0, -2.0], "t": [1, 2]}], header=False)
     lines(Path("b.jsonl"), [{"q": [-1.0, -2.0], "t": [1, 2]}], header=False)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from kernelsmith.model import ITEMSIZE_BYTES
 from kernelsmith.onpolicy import storage
 from kernelsmith.onpolicy.audit import audit
 from tests.onpolicy.building import (
@@ -80,8 +81,8 @@ def test_a_signalling_nan_is_a_nan_in_every_dtype(dtype: storage.Dtype) -> None:
     from dataclasses import replace
 
     pattern = {"bfloat16": 0x7F81, "float16": 0x7C01, "float32": 0x7F800001}[dtype]
-    width = storage.WIDTH[dtype]
-    held_bits = storage.from_words(pattern.to_bytes(width, "little") * 2, dtype)
+    word = pattern.to_bytes(ITEMSIZE_BYTES[dtype], "little")
+    held_bits = storage.from_words(word * 2, dtype)
     one = replace(turn([-1.0, -1.0]), logprobs=held_bits)
     assert "nan" in kinds(audit(held(one), held(one)))
     assert "nan" in kinds(audit(held(one), held(turn([-1.0, -1.0], dtype="float64"))))

@@ -117,11 +117,7 @@ SMALL = st.floats(-1e-2, 1e-2).filter(lambda d: d == 0 or abs(d) > 1e-150)
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    d=st.lists(
-        st.floats(-1e-2, 1e-2).filter(lambda d: d == 0 or abs(d) > 1e-150), min_size=1, max_size=20
-    )
-)
+@given(d=st.lists(SMALL, min_size=1, max_size=20))
 def test_k3_keeps_its_digits_where_the_difference_is_small(d: list[float]) -> None:
     import mpmath
 

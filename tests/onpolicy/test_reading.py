@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import zstandard
 
 from kernelsmith.errors import InputError
 from kernelsmith.onpolicy.audit import audit
@@ -282,8 +283,6 @@ def test_a_turn_that_stands_twice_is_named(tmp_path: Path) -> None:
 
 
 def test_compressed_dumps_are_read(tmp_path: Path) -> None:
-    import zstandard
-
     plain = lines(tmp_path / "s.jsonl", [record(draw(5))])
     (tmp_path / "s.gz").write_bytes(gzip.compress(plain.read_bytes()))
     (tmp_path / "s.zst").write_bytes(zstandard.compress(plain.read_bytes()))
@@ -291,6 +290,21 @@ def test_compressed_dumps_are_read(tmp_path: Path) -> None:
         assert of_files(plain, tmp_path / name).verdict == "on-policy"
     (tmp_path / "cut.gz").write_bytes((tmp_path / "s.gz").read_bytes()[:-12])
     assert "truncated" in kinds(of_files(plain, tmp_path / "cut.gz"))
+
+
+@pytest.mark.parametrize("packed", [gzip.compress, zstandard.compress])
+def test_compressed_data_that_was_damaged_is_named(
+    packed: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    rows = [record(draw(4_000, s), sequence=f"s{s}") for s in range(9)]
+    plain = lines(tmp_path / "s.jsonl", rows)
+    data = bytearray(packed(plain.read_bytes()))
+    half = len(data) // 2
+    data[half : half + 200] = bytes(200)
+    (tmp_path / "damaged").write_bytes(data)
+    found = of_files(plain, tmp_path / "damaged")
+    assert found.verdict != "on-policy"
+    assert "truncated" in kinds(found)
 
 
 def test_a_pickle_is_refused_and_other_things_are_named(tmp_path: Path) -> None:

@@ -54,6 +54,23 @@ def test_what_follows_other_ids_is_not_weighed() -> None:
     assert audit(*dumps).figures.tokens == 0
 
 
+def test_records_of_one_name_are_sequences_of_their_own() -> None:
+    """An id that differs in the first says nothing of the second: they are draws of one prompt."""
+    dumps = [
+        HeldDump(
+            held=tuple(
+                Turn(
+                    sequence="p", tokens=np.array(ids), logprobs=from_array(np.array([-1.0, -1.0]))
+                )
+                for ids in ([first, 2], [1, 2])
+            )
+        )
+        for first in (1, 9)
+    ]
+    assert audit(*dumps).figures.tokens == 2
+    assert {remedy.tokens for remedy in remedies.weighed(*dumps)} == {2}
+
+
 def test_a_worked_example() -> None:
     ratios = [1.0, 1.5, 4.0, 8.0, 0.25]
     found = weighed([-5.0] * 5, [-5.0 + math.log(ratio) for ratio in ratios])
