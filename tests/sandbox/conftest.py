@@ -11,7 +11,7 @@ import pytest
 
 from kernelsmith.errors import MissingError
 from kernelsmith.model import TensorMeta, TraceCall, TraceJob, TraceResult
-from kernelsmith.ports import Sandbox
+from kernelsmith.ports import Role, Sandbox
 from kernelsmith.sandbox import paths
 from kernelsmith.sandbox.choose import choose
 from kernelsmith.sandbox.pool import Leased
@@ -49,8 +49,7 @@ class Walls:
 
     def __init__(self) -> None:
         self.sandboxes: dict[str, Sandbox] = {}
-        self.workers: dict[str, Leased] = {}
-        self.launchers: dict[str, Leased] = {}
+        self.workers: dict[tuple[str, Role], Leased] = {}
         self.missing: dict[str, str] = {}
 
     def sandbox(self, name: str) -> Sandbox:
@@ -63,27 +62,19 @@ class Walls:
             pytest.skip(f"{name}: {self.missing[name]}")
         return self.sandboxes[name]
 
-    def worker(self, name: str) -> Leased:
-        if name not in self.workers:
-            self.workers[name] = self.sandbox(name).start("frontend")
-        return self.workers[name]
-
-    def launcher(self, name: str) -> Leased:
-        if name not in self.launchers:
-            self.launchers[name] = self.sandbox(name).start("launcher")
-        return self.launchers[name]
-
-    def role(self, name: str, role: str) -> Leased:
-        return self.worker(name) if role == "frontend" else self.launcher(name)
+    def worker(self, name: str, role: Role = "frontend") -> Leased:
+        if (name, role) not in self.workers:
+            self.workers[name, role] = self.sandbox(name).start(role)
+        return self.workers[name, role]
 
     def launcher_of(self, frontend: Leased) -> Leased:
-        return self.launcher(self._name(frontend))
+        return self.worker(self._name(frontend), "launcher")
 
     def sandbox_of(self, worker: Leased) -> Sandbox:
         return self.sandboxes[self._name(worker)]
 
     def _name(self, worker: Leased) -> str:
-        return next(name for name, own in self.workers.items() if own is worker)
+        return next(name for (name, _), own in self.workers.items() if own is worker)
 
     def close(self) -> None:
         for sandbox in self.sandboxes.values():

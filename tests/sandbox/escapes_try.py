@@ -26,7 +26,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kernelsmith.errors import KernelsmithError
-from kernelsmith.model import CompileJob, Job, RunJob, TensorMeta, TimeJob, TraceCall, TraceJob
+from kernelsmith.model import CompileJob, Job, RunJob, TimeJob, TraceCall, TraceJob
 from kernelsmith.ports import Reply, Role
 from kernelsmith.sandbox import freezing, removal
 from kernelsmith.sandbox.pool import Leased
@@ -36,12 +36,13 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 import cheats_canaries  # noqa: E402
 
+from .conftest import SMALL  # noqa: E402
+
 FILES = Path(__file__).parent / "escapes"
 SANDBOXES = ("process", "bubblewrap", "docker")
 KINDS = ("trace", "compile", "compile_gpu", "run", "time")
 ENGINES = ("/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock")
 BLOCKED, OPEN = "blocked", "open"
-SMALL = TensorMeta(shape=(4, 8), strides=(8, 1), dtype="float32")
 # What is killed while it holds much memory goes slowly on a busy machine.
 LEFT_S = 10.0
 SAID_CHARS = 200
@@ -102,13 +103,12 @@ class Host:
     """What a way out may reach if it gets out."""
 
     canaries: Any
-    place: Path
     names: Mapping[str, Any]
 
     def touched(self, said: str) -> str:
         """What was done to it, in one line; "" if nothing. All is put back."""
         found = [*self.canaries.touched(said)]
-        canary = self.names["CANARY"]
+        canary = self.canaries.process.pid
         if not found and os.getpriority(os.PRIO_PROCESS, canary) != os.getpriority(
             os.PRIO_PROCESS, os.getpid()
         ):
@@ -148,12 +148,10 @@ def host(place: Path) -> Iterator[Host]:
         by_name.bind("\0" + abstract)
         for one in (by_path, by_name):
             one.listen()
-        assert canaries.process is not None
         names = {
             "FOLDER": str(canaries.folder),
             "PLACE": str(place),
             "HOST": os.getpid(),
-            "CANARY": canaries.process.pid,
             "PORT": canaries.port,
             "ABSTRACT": abstract,
             "HOME": str(Path.home()),
@@ -164,7 +162,7 @@ def host(place: Path) -> Iterator[Host]:
             "ENGINES": ENGINES,
         }
         try:
-            yield Host(canaries=canaries, place=place, names=names)
+            yield Host(canaries=canaries, names=names)
         finally:
             (place / "socket").unlink()
 
@@ -174,7 +172,6 @@ def attempt(worker: Leased, escape: Escape, kind: str, around: Host) -> Outcome:
     began_s = time.monotonic()
     around.canaries.set_out()
     names = {**around.names, "CANARY": around.canaries.process.pid}
-    around = Host(canaries=around.canaries, place=around.place, names=names)
     before = _seen(worker)
     said = _submit(worker, job_of(kind, program(escape, names), escape.timeout_s))
     state, how = _judged(said)

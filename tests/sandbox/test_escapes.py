@@ -47,7 +47,7 @@ def around(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 
 def check(walls: Walls, around: Host, name: str, escape: Escape, kind: str) -> None:
-    outcome = attempt(walls.role(name, role_of(kind)), escape, kind, around)
+    outcome = attempt(walls.worker(name, role_of(kind)), escape, kind, around)
     why = escape.why_open(name, kind)
     assert (outcome.state == OPEN) == bool(why), f"{outcome.how} | {outcome.reported}"
 
@@ -87,7 +87,7 @@ def way(code: str, **more: object) -> Escape:
     ],
 )
 def test_a_way_that_works_is_seen(walls, around, kind, code, how):
-    outcome = attempt(walls.role("process", role_of(kind)), way(code), kind, around)
+    outcome = attempt(walls.worker("process", role_of(kind)), way(code), kind, around)
     assert (outcome.state, outcome.how[: len(how)]) == (OPEN, how)
 
 
