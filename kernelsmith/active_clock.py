@@ -33,12 +33,6 @@ class ActiveClock:
         with self._lock:
             return self._now_s()
 
-    @property
-    def lost_s(self) -> float:
-        """All that was left out so far, a stop under way included."""
-        with self._lock:
-            return self.base() - self._now_s()
-
     def stop(self) -> None:
         """Stands still from now on. Stopping twice is harmless."""
         with self._lock:

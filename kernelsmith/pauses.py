@@ -7,7 +7,6 @@ and opens.
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -126,12 +125,10 @@ class Pauses:
             taken, self._notes = self._notes, []
             return taken
 
-    async def passed(self) -> float:
-        """A model call waits here while the run is paused. Returns for how long, in seconds."""
-        began_s = time.monotonic()
+    async def passed(self) -> None:
+        """A model call waits here while the run is paused."""
         while self._level is not None:
             await asyncio.sleep(POLL_S)
-        return time.monotonic() - began_s
 
     async def sleep(self, seconds: float) -> None:
         """Sleeps so many active seconds."""
@@ -161,15 +158,12 @@ class Pauses:
     # ------------------------------------------------------------------------ who closes and opens
 
     def close(self, level: Level) -> None:
-        """From now on things wait. A deeper level may follow."""
+        """From now on things wait. A deeper level may follow. At level freeze workers are about to
+        stand still: whatever jobs under way measure counts for nothing."""
         with self._changed:
+            if level == "freeze" and self._level != "freeze":
+                self.epoch += 1
             self._level = level
-
-    def freeze(self) -> None:
-        """As :meth:`close`; whatever jobs under way measure counts for nothing."""
-        with self._changed:
-            self._level = "freeze"
-            self.epoch += 1
 
     def let_turns_go(self) -> None:
         """Once workers stand still: other runs of the machine may use its devices."""

@@ -154,37 +154,34 @@ class Keeper:
         began_s = time.monotonic()
         if level is None:
             self._answer(book, "pause_failed", error=f"no level {word.payload['level']!r}")
-        elif level == "journal":
+            return
+        if level == "journal":
             self.interrupts.pause(REASON)  # the main thread records it on its way out
             self._ended.wait()
-        elif level == "freeze" and not self._froze(book):
             return
-        else:
-            if level == "resident":
-                self.pauses.close(level)
-            calls = self._drained(book, word, level)
-            if calls is None:
-                return
-            self.pauses.clock.stop()
-            self._paused_at_s = time.monotonic()
-            seconds = round(self._paused_at_s - began_s, 3)
-            held = _held(self.sandbox)
-            self._answer(
-                book,
-                "paused",
-                level=level,
-                reason=REASON,
-                seconds=seconds,
-                held=held,
-                calls=calls,
-                epoch=self.pauses.epoch,
-            )
-            self.say(f"paused ({level}): {held_words(held)} still held")
+        self.pauses.close(level)
+        if level == "freeze" and not self._froze(book):
+            return
+        calls = self._drained(book, word, level)
+        if calls is None:
+            return
+        self.pauses.clock.stop()
+        self._paused_at_s = time.monotonic()
+        held = _held(self.sandbox)
+        self._answer(
+            book,
+            "paused",
+            level=level,
+            reason=REASON,
+            seconds=round(self._paused_at_s - began_s, 3),
+            held=held,
+            calls=calls,
+            epoch=self.pauses.epoch,
+        )
+        self.say(f"paused ({level}): {held_words(held)} still held")
 
     def _froze(self, book: Book) -> bool:
         """Stops the workers; False: they do not stop, and go on."""
-        if self.pauses.level != "freeze":
-            self.pauses.freeze()
         self.pauses.clock.stop()
         try:
             self.sandbox.pause()

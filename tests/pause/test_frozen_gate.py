@@ -94,7 +94,7 @@ def frozen_in_the_middle(
     thread = threading.Thread(target=lambda: found.append(work()))
     thread.start()
     until(lambda: running_job(sandbox, "launcher"))
-    pauses.freeze()
+    pauses.close("freeze")
     sandbox.pause()
     roots = sandbox.roots() if isinstance(sandbox, Rooted) else []
     stopped = freezing.family(roots) if roots else sandbox.pool.stopped

@@ -327,7 +327,7 @@ def test_a_devices_turn_is_let_go_while_workers_stand_still(tmp_path: Path) -> N
     with pauses.turn(alone) as mine:
         assert mine
         assert not is_free()
-        pauses.freeze()
+        pauses.close("freeze")
         pauses.let_turns_go()
         assert is_free()
         with pauses.turn(alone) as late:
