@@ -91,7 +91,11 @@ def _is_sound(setup: Setup, lanes: list[Lane], lane: Lane, tally: Tally) -> bool
         InfrastructureError: it has not for too long.
     """
     began_s = setup.clock()
-    while not has_room(setup, lanes, tally) and elapsed_s(setup) < setup.budget.time_limit_s:
+    while (
+        not has_room(setup, lanes, tally)
+        and elapsed_s(setup) < setup.budget.time_limit_s
+        and not setup.store.stop_requested(setup.run_id)
+    ):
         wait_for_room(setup)
     with setup.interrupts.interruptible():
         fault = lane.judge.machine_fault()
@@ -140,6 +144,8 @@ def has_room(setup: Setup, lanes: list[Lane], tally: Tally) -> bool:
 
 
 def wait_for_room(setup: Setup) -> None:
-    """Waits a little before room is looked for again; a signal ends the wait."""
+    """Waits a little, or while the run is paused, before room is looked for again; a signal ends
+    the wait."""
     with setup.interrupts.interruptible():
+        setup.pauses.rest()
         setup.sleep(ROOM_WAIT_S)

@@ -1,6 +1,8 @@
 """The loop when the machine is short of room, broken for a while, or slowed from outside."""
 
 import dataclasses
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from kernelsmith.lineage import queries, standings
 from kernelsmith.lineage.models import Event
 from kernelsmith.lineage.store import LineageStore, open_store
 from kernelsmith.model import Candidate, Verdict
+from kernelsmith.pauses import Pauses
 from kernelsmith.watch.patience import WAITS_S
 from tests.loop import fakes
 
@@ -171,6 +174,54 @@ def test_a_stop_request_ends_the_wait_for_room(store: LineageStore) -> None:
 
     assert loop.run(dataclasses.replace(night.setup, sleep=asked)) == "stop"
     assert night.slept == [5.0]
+
+
+def test_a_stop_request_ends_the_wait_for_room_in_the_middle_of_a_judgement(
+    store: LineageStore,
+) -> None:
+    begun = iter([""])
+    judge = fakes.FakeJudge(fails=lambda candidate: True)
+    night = Night(store, judge, shortage=lambda: next(begun, "too little"))
+    sleep = night.setup.sleep
+
+    def asked(seconds: float) -> None:
+        sleep(seconds)
+        store.append(night.setup.run_id, "stop_requested", {})
+
+    assert loop.run(dataclasses.replace(night.setup, sleep=asked)) == "stop"
+    assert night.slept == [5.0]
+
+
+def test_a_resident_pause_holds_while_it_waits_for_room_in_the_middle_of_a_judgement(
+    store: LineageStore,
+) -> None:
+    pauses, begun, thawed = Pauses(), iter([""]), threading.Event()
+    judge = fakes.FakeJudge(status=policy, fails=first_ones(1))
+    night = Night(
+        store,
+        judge,
+        pauses=pauses,
+        shortage=lambda: "" if thawed.is_set() else next(begun, "too little"),
+    )
+    sleep = night.setup.sleep
+
+    def thaw() -> None:
+        while not pauses.resting:
+            time.sleep(0.001)
+        thawed.set()
+        pauses.open()
+
+    keeper = threading.Thread(target=thaw)
+
+    def asked(seconds: float) -> None:
+        sleep(seconds)
+        if not keeper.ident:
+            pauses.close("resident")
+            keeper.start()
+
+    assert loop.run(dataclasses.replace(night.setup, sleep=asked)) == "candidates"
+    keeper.join()
+    assert night.slept == [5.0, 5.0]  # it was paused at the second
 
 
 class SlowedJudge(fakes.FakeJudge):
