@@ -192,8 +192,8 @@ def _record(
     tally: Tally,
 ) -> None:
     tally.patience.sound()
-    slowed = [check.evidence["slowed"] for check in verdict.checks if "slowed" in check.evidence]
-    note_slowed(setup, lanes, lane, tally, slowed[0] if slowed else None)
+    slowed = (check.evidence["slowed"] for check in verdict.checks if "slowed" in check.evidence)
+    note_slowed(setup, lanes, lane, tally, next(slowed, None))
     gain_vs_seed = None if verdict.gain is None else lane.chain[-1][1] * verdict.gain.geomean
     if verdict.accepted and gain_vs_seed is None:
         raise EvidenceError(f"{candidate.id} of {lane.task.name} was accepted without a gain")

@@ -298,7 +298,7 @@ class Gate:
         if found.status is None and subject.witnessed is not None:
             met = witness.again(self.bench, self.reference, subject)
             found = found if met.status is None else met
-        more = {**slowed(subject.timing[timed:])}
+        more = slowed(subject.timing[timed:])
         if deaths:
             more["workers_died"] = list(deaths)
         return name, replace(found, evidence={**found.evidence, **more}) if more else found

@@ -41,18 +41,14 @@ def number(path: Path) -> int | None:
 
 
 def table(path: Path) -> dict[str, int]:
-    """The ``name number`` lines of a file; none where it cannot be read."""
+    """The ``name number`` lines of a file, or ``name: number kB`` as in /proc/meminfo; none where
+    it cannot be read."""
     try:
         lines = [line.split() for line in path.read_text().splitlines()]
     except OSError:
         return {}
-    return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdigit()}
-
-
-def table_of_kib(path: Path) -> dict[str, int]:
-    """The ``name: number kB`` lines of a file such as /proc/meminfo."""
-    try:
-        lines = [line.split() for line in path.read_text().splitlines()]
-    except OSError:
-        return {}
-    return {line[0].rstrip(":"): int(line[1]) for line in lines if line[2:] == ["kB"]}
+    return {
+        words[0].rstrip(":"): int(words[1])
+        for words in lines
+        if words[1:2] and words[1].isdigit() and words[2:] in ([], ["kB"])
+    }

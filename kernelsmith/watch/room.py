@@ -2,7 +2,7 @@
 
 Checked before each candidate, so that none is begun whose verdict could not be written or whose
 job could not be laid down. Floors leave room for what one candidate needs and for those who share
-the machine to notice too; what they are is measured in ``benchmarks/results/night_soak.json``.
+the machine to notice too.
 """
 
 import shutil
@@ -69,7 +69,7 @@ def memory_bytes(meminfo: Path = MEMINFO, group: Path | None = None) -> int | No
         group: the memory controller's folder; by default this process's.
     """
     found = []
-    kib = cgroup.table_of_kib(meminfo)
+    kib = cgroup.table(meminfo)
     if "MemAvailable" in kib:
         found.append(kib["MemAvailable"] << 10)
     group = group or cgroup.folder("memory")
