@@ -1,8 +1,8 @@
 """What ``kernelsmith audit --demo`` shows on this machine: ``python benchmarks/audit_demo.py``.
 
 Runs it once in a process of its own and writes ``results/audit_demo.json`` with the machine's
-facts; ``python benchmarks/figures.py`` then writes the tables of
-docs/guides/audit.md. A CPU's bits.
+facts; ``python benchmarks/figures.py`` then writes the tables of docs/guides/audit.md. A CPU's
+bits.
 """
 
 import json
@@ -18,6 +18,8 @@ from pathlib import Path
 
 from figures import RESULTS
 
+from kernelsmith.devices.cpu.epoch import cpu_facts
+
 
 def main() -> None:
     load, begun = os.getloadavg()[0], time.monotonic()
@@ -29,7 +31,7 @@ def main() -> None:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {
             "cores": os.cpu_count(),
-            "cpu": _cpu(),
+            "cpu": cpu_facts()[0],
             "python": platform.python_version(),
             "transformers": version("transformers"),
             "load_1m_before": load,
@@ -40,11 +42,6 @@ def main() -> None:
         "demo": json.loads(out),
     }
     (RESULTS / "audit_demo.json").write_text(json.dumps(document, indent=1) + "\n")
-
-
-def _cpu() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), "?")
 
 
 if __name__ == "__main__":

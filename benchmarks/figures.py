@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import audit_tables
-import demo_tables
 import device_tables
 import kill_tables
 import mutant_report
@@ -285,7 +284,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "kills": kill_tables.kills,
     "kill-points": kill_tables.points,
     **null_tables.BLOCKS,
-    **demo_tables.BLOCKS,
+    **audit_tables.BLOCKS,
 }
 
 if soak_table.RESULT.exists():  # the longest of the proofs comes last

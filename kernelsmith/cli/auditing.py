@@ -95,10 +95,14 @@ def audit(
     folder = case or (CASES if three else None)
     asked = _Asked(svg=svg, junit=junit, folder=folder, as_json=as_json)
     mapped = mapping(field or ())
+    replay = words[:1] == ["replay"]
+    _expect(demo or keep is None, "--keep goes with --demo")
+    if demo or three or replay:
+        _expect(not subset and not remedies, "--subset and --remedies go with two dumps")
     if demo:
         _expect(not words and not three, "--demo takes no dumps")
         _demo(keep, asked)
-    elif words[:1] == ["replay"]:
+    elif replay:
         _replay(words[1:], mapped, asked)
     elif three:
         _expect(len(words) in (2, 3), "--three takes two rollouts and the trainer's dump: A B C")

@@ -106,6 +106,9 @@ def test_undecidable_is_exit_5_and_says_what_is_missing(audit: Command) -> None:
         (("replay",), "replay takes a case"),
         (("replay", "a.jsonl"), "no case of an audit"),
         (("--demo", "a.jsonl"), "--demo takes no dumps"),
+        (("a.jsonl", "a.jsonl", "--keep", "dumps"), "--keep goes with --demo"),
+        (("--three", "a.jsonl", "a.jsonl", "--remedies"), "go with two dumps"),
+        (("--demo", "--subset"), "go with two dumps"),
     ],
 )
 def test_wrong_input_is_one_line_and_a_hint(
