@@ -1,6 +1,9 @@
 """What several tests ask of a lineage."""
 
+import resource
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kernelsmith.lineage.store import LineageStore
@@ -12,6 +15,24 @@ def intact(store: LineageStore) -> Report:
         report = verify(connection)
     assert report.findings == ()
     return report
+
+
+@contextmanager
+def files_end_at(nbytes: int) -> Iterator[None]:
+    """No file grows beyond so many bytes, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def spoil_page(path: Path) -> None:
+    """A page of noise in the middle of a file that was sound."""
+    with path.open("r+b") as file:
+        file.seek(4096 * 5)
+        file.write(bytes(range(1, 255)) * 16)
 
 
 def counted(path: Path, table: str) -> int:

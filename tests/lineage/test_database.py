@@ -1,7 +1,6 @@
 """Opening databases that are not there, not ours, damaged, locked, too new, or out of room."""
 
 import os
-import resource
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from alembic.script import ScriptDirectory
 from kernelsmith.errors import DatabaseError, KernelsmithError, StorageError
 from kernelsmith.lineage import database, models
 from kernelsmith.lineage.store import open_store
+from tests.lineage.asking import files_end_at
 from tests.loop import fakes
 
 MIGRATIONS = Path(database.__file__).parent / "migrations"
@@ -104,12 +104,8 @@ def test_a_checkpoint_that_a_full_disk_cut_off_is_no_damage(tmp_path: Path) -> N
     path = tmp_path / "runs.db"
     store = open_store(path)
     store.append("", "run", fakes.run_payload([fakes.make_task()]))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
-    try:
+    with files_end_at(8192):
         store.close()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.stat().st_size == 8192 < path.with_name("runs.db-wal").stat().st_size
     opened = database.open_for_reading(path)
     with opened.reading() as connection:
@@ -231,14 +227,9 @@ def test_a_full_disk_loses_only_the_step_that_did_not_fit(tmp_path: Path) -> Non
             note = {"text": fakes.sha(str(number)) * 10}
             kept.append(store.append(run_id, "note", note))
 
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    wal = path.with_name("runs.db-wal")
-    resource.setrlimit(resource.RLIMIT_FSIZE, (wal.stat().st_size + 200_000, hard))
-    try:
-        with pytest.raises(StorageError) as caught:
-            fill()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    room = path.with_name("runs.db-wal").stat().st_size + 200_000
+    with files_end_at(room), pytest.raises(StorageError) as caught:
+        fill()
     assert caught.value.exit_code == 4
     assert "free some disk space" in str(caught.value.hint)
     assert len(kept) > 5
@@ -254,13 +245,8 @@ def test_a_full_disk_shows_before_anything_is_to_be_recorded(tmp_path: Path) -> 
     path = tmp_path / "runs.db"
     filled(path)
     store = open_store(path)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
-    try:
-        with pytest.raises(StorageError):
-            store.database.require_writable()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with files_end_at(1), pytest.raises(StorageError):
+        store.database.require_writable()
     store.database.require_writable()
     store.close()
 

@@ -10,7 +10,7 @@ from kernelsmith.cli.main import main
 from kernelsmith.errors import EvidenceError, StorageError
 from kernelsmith.lineage import health
 from kernelsmith.lineage.store import open_store
-from tests.lineage.asking import intact
+from tests.lineage.asking import files_end_at, intact, spoil_page
 from tests.loop import fakes
 from tests.loop.fake_wiring import fake_wiring
 
@@ -94,28 +94,17 @@ def test_damaged_pages_are_told_and_not_copied(
 ) -> None:
     path = tmp_path / "runs.db"
     filled(path)
-    with path.open("r+b") as file:
-        file.seek(4096 * 5)
-        file.write(bytes(range(1, 255)) * 16)
+    spoil_page(path)
     code, checks, document = examined(path, capsys)
     assert (code, checks["structure"], document["backup"]) == (2, False, None)
 
 
-def test_a_copy_that_does_not_fit_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_that_does_not_fit_leaves_nothing(tmp_path: Path) -> None:
     filled(tmp_path / "runs.db")
     place = tmp_path / "small"
     place.mkdir()
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
-    try:
-        with pytest.raises(StorageError):
-            health.back_up(tmp_path / "runs.db", place / "copy.db")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with files_end_at(8192), pytest.raises(StorageError):
+        health.back_up(tmp_path / "runs.db", place / "copy.db")
     assert list(place.iterdir()) == []
 
 

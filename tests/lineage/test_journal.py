@@ -2,7 +2,6 @@
 
 import os
 import random
-import resource
 import signal
 import sqlite3
 import struct
@@ -26,7 +25,7 @@ from kernelsmith.lineage.journal import LineageJournal, open_journal
 from kernelsmith.lineage.store import LineageStore
 from kernelsmith.model import JournalEntry
 from tests.lineage import talks
-from tests.lineage.asking import counted, intact
+from tests.lineage.asking import counted, files_end_at, intact
 
 # ----------------------------------------------------------------------- transactions and failure
 
@@ -123,13 +122,9 @@ def test_a_full_disk_is_told_and_the_journal_goes_on(
 ) -> None:
     run_id = talks.begin_run(store)
     request = random.Random(1).randbytes(300_000)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     wal = path.with_name("runs.db-wal")
-    resource.setrlimit(resource.RLIMIT_FSIZE, (wal.stat().st_size + 100_000, hard))
-    try:
+    with files_end_at(wal.stat().st_size + 100_000):
         error = journal.append(talks.sent(run_id, 0, request)).exception()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert isinstance(error, StorageError)
     journal.append(talks.sent(run_id, 0, request)).result()
     assert journal.sessions(run_id)[0].calls[0].sent.request == request

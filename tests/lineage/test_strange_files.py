@@ -15,6 +15,7 @@ from kernelsmith.cli.main import main
 from kernelsmith.errors import StorageError
 from kernelsmith.lineage import database
 from kernelsmith.lineage.store import open_store
+from tests.lineage.asking import spoil_page
 from tests.loop import fakes
 from tests.loop.fake_wiring import fake_wiring
 
@@ -67,9 +68,7 @@ def truncated(path: Path) -> None:
 
 def page_of_noise(path: Path) -> None:
     filled(path)
-    with path.open("r+b") as file:
-        file.seek(4096 * 5)
-        file.write(bytes(range(1, 255)) * 16)
+    spoil_page(path)
 
 
 def folder(path: Path) -> None:
