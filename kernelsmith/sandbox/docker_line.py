@@ -12,11 +12,11 @@ from typing import Any
 
 from kernelsmith import letters
 from kernelsmith.active_clock import Countdown
-from kernelsmith.errors import SandboxError, StorageError
+from kernelsmith.errors import SandboxError
 from kernelsmith.letters import Arrivals
 from kernelsmith.sandbox.docker_engine import Engine, asking, remove
 from kernelsmith.sandbox.removal import remove_tree
-from kernelsmith.sandbox.spool import Spool, read_file
+from kernelsmith.sandbox.spool import Spool, read_file, write_file
 
 # Until a template is ready it is the engine that knows whether its container lives.
 ASK_ENGINE_S = 1.0
@@ -79,24 +79,17 @@ def open_letterbox(spool: Spool, name: str, owner: int | None) -> Letterbox:
         StorageError: the disk will not have them.
     """
     orders, answers = spool.folder(f"{name}-orders", owner), spool.folder(f"{name}-answers", owner)
-    key = secrets.token_bytes(letters.KEY_BYTES)
-    try:
-        (orders / letters.KEY).touch(mode=0o600)
-        (orders / letters.KEY).write_bytes(key)
-        lock = letters.hold(orders / letters.HOST)
-        for file in (letters.KEY, letters.HOST):
-            if owner is not None:
-                os.chown(orders / file, owner, -1)
-    except OSError as error:
-        raise StorageError(f"cannot write {orders}: {error.strerror}") from error
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    at, key = os.open(orders, flags), secrets.token_bytes(letters.KEY_BYTES)
+    for file, data in ((letters.KEY, key), (letters.HOST, b"")):
+        write_file(at, file, data, owner=owner)
     return Letterbox(
         orders_path=orders,
         answers_path=answers,
         key=key,
-        orders=os.open(orders, flags),
+        orders=at,
         answers=os.open(answers, flags),
-        lock=lock,
+        lock=letters.hold(orders / letters.HOST),
         arrivals=letters.arrivals(answers),
     )
 
