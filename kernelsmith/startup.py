@@ -1,9 +1,8 @@
 """Starts a run or takes one up again: everything built, its start on record, all closed after."""
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from kernelsmith.interrupts import Interrupts
     from kernelsmith.lineage.past import Before
     from kernelsmith.lineage.store import LineageStore
+    from kernelsmith.pausing import Keeper
 
 __all__ = ["More", "Request", "Single", "judge_file", "new_run", "resumed_run"]
 
@@ -104,9 +104,11 @@ def new_run(
         proposer = stack.enter_context(
             wiring.proposer(_proposer_parts(request, parts, run_id, seed, endpoint, wiring))
         )
-        setup = _setup(wiring, run_id, parts, proposer, store, budget, interrupts, started_s)
-        with _kept(replace(setup, before=before, first=first), parts, request.db, notice) as kept:
-            yield kept
+        setup = _setup(
+            wiring, run_id, parts, proposer, store, budget, before, first, interrupts, started_s
+        )
+        with _keeper(setup, parts, request.db, notice).keeping():
+            yield setup
 
 
 @contextmanager
@@ -174,9 +176,11 @@ def resumed_run(
         proposer = stack.enter_context(
             wiring.proposer(_proposer_parts(request, parts, run_id, row["seed"], endpoint, wiring))
         )
-        setup = _setup(wiring, run_id, parts, proposer, store, budget, interrupts, started_s)
-        with _kept(replace(setup, before=before), parts, db, notice) as kept:
-            yield kept
+        setup = _setup(
+            wiring, run_id, parts, proposer, store, budget, before, {}, interrupts, started_s
+        )
+        with _keeper(setup, parts, db, notice).keeping():
+            yield setup
 
 
 def _taken_up(
@@ -255,11 +259,12 @@ def _setup(
     proposer: Proposer,
     store: "LineageStore",
     budget: "loop.Budget",
+    before: "Before",
+    first: Mapping[str, Candidate],
     interrupts: "Interrupts",
     started_s: float,
 ) -> "loop.Setup":
     from kernelsmith import loop
-    from kernelsmith.lineage.past import Before
 
     return loop.Setup(
         run_id=run_id,
@@ -270,7 +275,8 @@ def _setup(
         store=store,
         normal_hash=wiring.normal_hash,
         budget=budget,
-        before=Before(),
+        before=before,
+        first=first,
         interrupts=interrupts,
         started_s=started_s,
         clock=parts.pauses.clock,
@@ -279,16 +285,13 @@ def _setup(
     )
 
 
-@contextmanager
-def _kept(
-    setup: "loop.Setup", parts: Parts, db: Path, notice: Callable[[str], None]
-) -> "Iterator[loop.Setup]":
-    """The setup of a run whose pauses are looked after while the block runs."""
+def _keeper(setup: "loop.Setup", parts: Parts, db: Path, notice: Callable[[str], None]) -> "Keeper":
+    """Who looks after the run's pauses."""
     from kernelsmith.lineage.pauses import open_book
     from kernelsmith.night import elapsed_s
     from kernelsmith.pausing import Keeper
 
-    keeper = Keeper(
+    return Keeper(
         open_book=partial(open_book, db, setup.run_id),
         pauses=parts.pauses,
         sandbox=parts.sandbox,
@@ -297,8 +300,6 @@ def _kept(
         elapsed_s=partial(elapsed_s, setup),
         say=notice,
     )
-    with keeper.keeping():
-        yield setup
 
 
 def _proposer_parts(
