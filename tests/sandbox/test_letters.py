@@ -1,12 +1,12 @@
 """Letters: whole or not there, nobody else's, and noticed whether or not the system tells."""
 
 import os
-import resource
 import threading
 
 import pytest
 
 from kernelsmith import letters
+from tests.lineage.asking import files_end_at
 
 KEY = b"k" * letters.KEY_BYTES
 
@@ -35,13 +35,8 @@ def test_a_letter_replaces_what_lies_under_its_name(folder, tmp_path) -> None:
 
 
 def test_a_letter_that_the_disk_takes_a_part_of_is_none(folder, tmp_path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
-    try:
-        with pytest.raises(OSError, match="too large"):
-            letters.post(folder, "7.answer", b"more than ten bytes")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with files_end_at(10), pytest.raises(OSError, match="too large"):
+        letters.post(folder, "7.answer", b"more than ten bytes")
     assert not (tmp_path / "7.answer").exists()
 
 
