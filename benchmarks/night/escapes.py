@@ -15,7 +15,6 @@ import datetime
 import hashlib
 import json
 import os
-import platform
 import sys
 import tempfile
 import time
@@ -29,10 +28,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "
 
 import rows_json  # noqa: E402
 from escapes_table import render  # noqa: E402
+from measured_on import machine  # noqa: E402
 
 from kernelsmith.errors import MissingError  # noqa: E402
 from kernelsmith.sandbox.choose import choose  # noqa: E402
-from kernelsmith.wiring import versions  # noqa: E402
 from tests.sandbox import escapes_try as ways  # noqa: E402
 from tests.sandbox.conftest import LIMITS  # noqa: E402
 
@@ -118,12 +117,8 @@ def _tried(options: argparse.Namespace, before: dict[str, Any]) -> dict[str, Any
         "schema": SCHEMA,
         "written_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": {
-            "cores": os.cpu_count(),
-            "kernel": platform.release(),
+            **machine(load_1m),
             "user": "root" if os.geteuid() == 0 else "ordinary",
-            "python": platform.python_version(),
-            "load_1m_before": round(load_1m, 2),
-            "versions": versions(),
         },
         "limits": LIMITS,
         "sandboxes": facts,

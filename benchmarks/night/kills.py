@@ -29,7 +29,6 @@ import argparse
 import datetime
 import json
 import os
-import platform
 import random
 import subprocess
 import sys
@@ -49,10 +48,10 @@ import record
 import small
 from agent import night as agent_night
 from lives import Night
+from measured_on import machine
 from record import Record
 
 from kernelsmith.sandbox.choose import choose
-from kernelsmith.wiring import versions
 
 RESULT = Path(__file__).resolve().parents[1] / "results" / "night_kills.json"
 SCHEMA = "kernelsmith.benchmark.night_kills/1"
@@ -145,8 +144,8 @@ def _strike_points(document: dict[str, Any], folder: Path, seconds: float) -> No
 def _kill(
     document: dict[str, Any], options: argparse.Namespace, folder: Path, until_s: float
 ) -> None:
-    call = _machine()
-    document["calls"].append(call)
+    written_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    document["calls"].append({"written_at": written_at, **machine(os.getloadavg()[0])})
     whole, whole_s = _undisturbed(folder / "whole", options.sandbox, document)
     while len(document["moments"]) < options.kills and time.monotonic() < until_s:
         number = len(document["nights"])
@@ -191,17 +190,6 @@ def _agents_night(folder: Path, seed: int) -> tuple[list[dict[str, Any]], list[s
         for each in document["kills"]
     ]
     return moments, document["problems"]
-
-
-def _machine() -> dict[str, Any]:
-    return {
-        "written_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "cores": os.cpu_count(),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "load_1m_before": os.getloadavg()[0],
-        "versions": versions(),
-    }
 
 
 def _night(folder: Path, sandbox: str) -> Night:

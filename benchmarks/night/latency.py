@@ -16,7 +16,6 @@ import argparse
 import datetime
 import json
 import os
-import platform
 import random
 import statistics
 import sys
@@ -30,7 +29,9 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks" / "night")]
+
+from measured_on import machine  # noqa: E402
 
 from kernelsmith.errors import MissingError  # noqa: E402
 from kernelsmith.model import CompileJob, Job  # noqa: E402
@@ -40,7 +41,6 @@ from kernelsmith.sandbox.choose import choose  # noqa: E402
 from kernelsmith.sandbox.pipes import Command, start  # noqa: E402
 from kernelsmith.sandbox.pool import Leased, Pool  # noqa: E402
 from kernelsmith.sandbox.spool import open_spool  # noqa: E402
-from kernelsmith.wiring import versions  # noqa: E402
 from tests.sandbox import small_kernel  # noqa: E402
 from tests.sandbox.escapes_try import SANDBOXES  # noqa: E402
 
@@ -85,13 +85,7 @@ def main() -> int:
     document = {
         "schema": SCHEMA,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": {
-            "cores": os.cpu_count(),
-            "kernel": platform.release(),
-            "python": platform.python_version(),
-            "load_1m_before": round(load_1m, 2),
-            "versions": versions(),
-        },
+        "machine": machine(load_1m),
         "sandboxes": facts,
         "missing": missing,
         "nice": nice,

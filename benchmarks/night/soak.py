@@ -17,7 +17,6 @@ import argparse
 import datetime
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -31,11 +30,11 @@ from typing import Any
 import flatness
 import sampling
 import stream
+from measured_on import machine
 
 from kernelsmith.lineage import database
 from kernelsmith.lineage.verify import verify
 from kernelsmith.sandbox.spool import default_parents
-from kernelsmith.wiring import versions
 
 HERE = Path(__file__).resolve().parent
 RESULT = HERE.parent / "results" / "night_soak.json"
@@ -99,13 +98,7 @@ def soak(folder: Path, seconds: float, sandbox: str) -> dict[str, Any]:
     return {
         "schema": "kernelsmith.benchmark.night_soak/1",
         "written_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": {
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            "kernel": platform.release(),
-            "load_1m_before": round(load, 2),
-        },
-        "versions": versions(),
+        "machine": machine(load),
         "sandbox": sandbox,
         "seconds": round(time.monotonic() - began_s, 1),
         "ended": code,
