@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelsmith.sandbox import freezing
+
 PROC = Path("/proc")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-
+TICKS_A_S = os.sysconf("SC_CLK_TCK")
 LIVED_S = 12.0
 """Longer than any job of the soak: what is older is a template, or was left behind."""
 
@@ -35,7 +36,8 @@ def held(root: int, lived_s: float = LIVED_S) -> Held | None:
         opened = len(os.listdir(PROC / str(root) / "fd"))
     except OSError:
         return None
-    others = [pid for pid in descendants(root) if _age_s(pid) >= lived_s]
+    now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    others = [each.pid for each in _below(root) if now_s - each.ticks / TICKS_A_S >= lived_s]
     return Held(
         loop_bytes=loop_bytes,
         workers_bytes=sum(_resident(pid, gone=0) for pid in others),
@@ -48,19 +50,18 @@ def held(root: int, lived_s: float = LIVED_S) -> Held | None:
 
 def descendants(root: int) -> list[int]:
     """Process numbers of children, their children and so on, zombies included."""
-    parents: dict[int, list[int]] = {}
-    for name in os.listdir(PROC):
-        if name.isdigit():
-            try:
-                fields = (PROC / name / "stat").read_text().rsplit(") ", 1)[1].split()
-            except (OSError, IndexError):
-                continue
-            parents.setdefault(int(fields[1]), []).append(int(name))
+    return [each.pid for each in _below(root)]
+
+
+def _below(root: int) -> list[freezing.Seen]:
+    children: dict[int, list[freezing.Seen]] = {}
+    for each in freezing.everything():
+        children.setdefault(each.parent, []).append(each)
     found, todo = [], [root]
     while todo:
-        children = parents.get(todo.pop(), [])
-        found += children
-        todo += children
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += [each.pid for each in below]
     return found
 
 
@@ -106,15 +107,6 @@ def _resident(pid: int, gone: int | None = None) -> int:
         if gone is None:
             raise
         return gone
-
-
-def _age_s(pid: int) -> float:
-    try:
-        fields = (PROC / str(pid) / "stat").read_text().rsplit(") ", 1)[1].split()
-    except (OSError, IndexError):
-        return 0.0
-    started_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
 
 
 def _open(pid: int) -> int:

@@ -1,12 +1,16 @@
 """``doctor --db``: whether the lineage is well, and a copy of it."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kernelsmith.cli import printing
 from kernelsmith.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Flag = Annotated[
     bool,
@@ -69,13 +73,18 @@ def examine(path: Path, to: Path | None, *, backup: bool, as_json: bool) -> None
         raise typer.Exit(code)
 
 
-def _show(found: Any, copy: Any, backup: bool) -> None:
-    console = printing.out()
-    for each in found.checks:
+def show_checks(console: "Console", checks: Iterable[Any]) -> None:
+    """A line for each thing that ``doctor`` looked at, with its hint."""
+    for each in checks:
         mark, colour = ("✓", "green") if each.ok else ("✗", "red")
         printing.say(console, f"{mark} {each.name:<10} {each.detail}", colour)
         if each.hint:
             printing.say(console, f"    hint: {each.hint}")
+
+
+def _show(found: Any, copy: Any, backup: bool) -> None:
+    console = printing.out()
+    show_checks(console, found.checks)
     if copy is not None:
         words = f"{copy.path}, {copy.nbytes / 2**20:,.1f} MiB, opened again: the same record"
         printing.say(console, f"✓ {'backup':<10} {words}", "green")

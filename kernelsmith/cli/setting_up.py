@@ -79,11 +79,7 @@ def _tell(line: str) -> None:
 
 def _show(report: Any) -> None:
     console = printing.out()
-    for check in report.checks:
-        mark, colour = ("✓", "green") if check.ok else ("✗", "red")
-        console.print(f"{mark} {check.name:<10} {check.detail}", style=colour, markup=False)
-        if check.hint:
-            console.print(f"    hint: {check.hint}", markup=False)
+    database_health.show_checks(console, report.checks)
     if report.gate is not None:
         proof = report.gate
         words = ", ".join(

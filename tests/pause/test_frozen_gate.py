@@ -20,6 +20,7 @@ from kernelsmith.pauses import Pauses
 from kernelsmith.ports import Rooted, Sandbox
 from kernelsmith.sandbox import freezing
 from kernelsmith.sandbox.choose import choose
+from tests.pause.test_freezing import processor_ticks
 
 LONG_S, SHORT_S = 1.5, 0.3
 PATIENCE_S = 30.0
@@ -78,14 +79,6 @@ def running_job(sandbox: Any, role: str) -> bool:
     return any(folder_of(sandbox, role).glob("*/out.bin"))
 
 
-def processor_ticks(processes: list[freezing.Seen]) -> int:
-    total = 0
-    for each in processes:
-        fields = Path(f"/proc/{each.pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total
-
-
 def frozen_in_the_middle(
     sandbox: Any, pauses: Pauses, work: Callable[[], Any], seconds: float = SHORT_S
 ) -> Any:
@@ -97,7 +90,7 @@ def frozen_in_the_middle(
     pauses.close("freeze")
     sandbox.pause()
     roots = sandbox.roots() if isinstance(sandbox, Rooted) else []
-    stopped = freezing.family(roots) if roots else sandbox.pool.stopped
+    stopped = [each.pid for each in freezing.family(roots) or sandbox.pool.stopped]
     before = processor_ticks(stopped)
     time.sleep(seconds)
     assert len(stopped) >= 7  # three templates, what starts each, and a job
