@@ -52,7 +52,6 @@ def new_run(
     from kernelsmith import loop
     from kernelsmith.lineage.database import RUN_PATIENCE_S, Patience
     from kernelsmith.lineage.store import open_store
-    from kernelsmith.processes import this_process
 
     pauses = Pauses()
     started_s = pauses.clock()
@@ -78,25 +77,7 @@ def new_run(
             notice,
             pauses,
         )
-        seeds = [seed_candidate(task) for task in tasks]
-        run_id = store.append(
-            "",
-            "run",
-            {
-                "proposer": request.proposer,
-                "seed": seed,
-                "secret_seed": secret_seed,
-                "device": parts.device.name,
-                "device_facts": parts.device.describe(),
-                "sandbox": parts.sandbox.describe(),
-                "versions": versions(),
-                "options": {**options_of(request), "epochs": continuity.epochs(tasks, device)},
-                "definitions": tasks,
-                "seeds": seeds,
-                "normal_hashes": [wiring.normal_hash(each.source) for each in seeds],
-                "process": this_process(),
-            },
-        )
+        run_id = store.append("", "run", _begun(wiring, request, parts, seed, secret_seed))
         store.append(run_id, "proved", {"proofs": parts.proofs})
         budget = loop.Budget(
             time_limit_s=request.time_limit_s, max_candidates=request.max_candidates
@@ -181,6 +162,30 @@ def resumed_run(
         )
         with _keeper(setup, parts, db, notice).keeping():
             yield setup
+
+
+def _begun(
+    wiring: Wiring, request: Request, parts: Parts, seed: int, secret_seed: int
+) -> dict[str, Any]:
+    """What the record says of a new run: by whom, of what and with what."""
+    from kernelsmith.processes import this_process
+
+    seeds = [seed_candidate(task) for task in parts.tasks]
+    epochs = continuity.epochs(parts.tasks, parts.device)
+    return {
+        "proposer": request.proposer,
+        "seed": seed,
+        "secret_seed": secret_seed,
+        "device": parts.device.name,
+        "device_facts": parts.device.describe(),
+        "sandbox": parts.sandbox.describe(),
+        "versions": versions(),
+        "options": {**options_of(request), "epochs": epochs},
+        "definitions": parts.tasks,
+        "seeds": seeds,
+        "normal_hashes": [wiring.normal_hash(each.source) for each in seeds],
+        "process": this_process(),
+    }
 
 
 def _taken_up(
