@@ -10,7 +10,7 @@ import typer
 
 from kernelsmith import config
 from kernelsmith.cli import following, options
-from kernelsmith.cli.standing import is_over, state_of, was_killed
+from kernelsmith.cli.standing import is_over, was_killed
 from kernelsmith.errors import InputError
 from kernelsmith.processes import ignores, is_alive
 
@@ -76,14 +76,16 @@ def _interrupt(run: "RunStanding") -> None:
         InputError: its process cannot be reached from here.
     """
     process = run.began["process"]
-    if is_alive(process) is not True:
+    alive = is_alive(process)
+    if alive is None:
         raise InputError(
             f"run {run.id} is driven on {process['host']}, out of reach from here",
             hint="without --now it stops at its next candidate; or say --now there",
         )
-    number = signal.SIGTERM if ignores(process, signal.SIGINT) else signal.SIGINT
-    with suppress(ProcessLookupError):  # it was quicker
-        os.kill(int(process["pid"]), number)
+    if alive:  # else it was quicker
+        number = signal.SIGTERM if ignores(process, signal.SIGINT) else signal.SIGINT
+        with suppress(ProcessLookupError):
+            os.kill(int(process["pid"]), number)
 
 
 def _named(store: "LineageStore", run_id: str) -> "RunStanding":
@@ -95,15 +97,15 @@ def _named(store: "LineageStore", run_id: str) -> "RunStanding":
     from kernelsmith.lineage import queries, standings
 
     with store.database.reading() as connection:
-        name = queries.find_run(connection, run_id)
-        run = standings.run_standing(connection, name)
+        run = standings.run_standing(connection, queries.find_run(connection, run_id))
+    name = run.id
     if was_killed(run):
         raise InputError(
             f"run {name} is not running: its process is gone without a word",
             hint=f"`kernelsmith resume {name}` goes on with it",
         )
-    if is_over(run):
-        raise InputError(f"run {name} is {state_of(run)}, not running", hint="`kernelsmith runs`")
+    if run.ended:
+        raise InputError(f"run {name} is {run.last}, not running", hint="`kernelsmith runs`")
     if run.paused:
         raise InputError(
             f"run {name} is paused",

@@ -1,7 +1,12 @@
 """``stop``: asked once or twice, at once, for all, and when there is nothing to stop."""
 
 import signal
+from dataclasses import replace
+from pathlib import Path
 
+from kernelsmith.cli import stopping
+from kernelsmith.cli.reading import opened
+from kernelsmith.lineage import queries, standings
 from tests.cli.asking import one_error_line, run_of
 from tests.operations.processes import LONG, until
 
@@ -15,14 +20,14 @@ def going(start, *words: str, **environment: str):
 def test_a_stopped_run_ends_at_its_next_candidate_and_a_second_stop_changes_nothing(
     start, kernelsmith
 ) -> None:
-    run = going(start, KS_SLEEP_S="0.6")
+    run = going(start, KS_SLEEP_S="0.2")
+    run.send_signal(signal.SIGSTOP)  # so that it is still there at the second one
     code, out, _ = kernelsmith("stop", "latest")
     assert (code, "ends at its next candidate" in out) == (0, True)
-    code, out, _ = kernelsmith("stop", "latest")
-    assert (code, "was asked to stop before" in out) == (0, True)
-    code, _, _ = kernelsmith("stop", "latest", "--wait")
-    assert code == 0
-    assert run.wait(timeout=20) == 0
+    second = start("stop", "latest", "--wait", PYTHONUNBUFFERED="1")
+    assert "was asked to stop before" in second.stdout.readline()
+    run.send_signal(signal.SIGCONT)
+    assert (second.wait(timeout=20), run.wait(timeout=20)) == (0, 0)
     code, _, err = kernelsmith("stop", "latest")
     assert (code, "is finished, not running" in one_error_line(err)) == (2, True)
 
@@ -32,6 +37,16 @@ def test_stop_now_interrupts_and_waits_for_the_runs_own_exit_code(start, kernels
     code, out, _ = kernelsmith("stop", "--all", "--now", "--wait")
     assert (code, "kernelsmith resume" in out) == (130, True)
     assert run.wait(timeout=20) == 130
+
+
+def test_a_run_that_ended_just_before_is_neither_signalled_nor_called_out_of_reach(
+    kernelsmith, tmp_path: Path
+) -> None:
+    run_of(kernelsmith)
+    with opened(tmp_path / "runs.db") as connection:
+        run = standings.run_standing(connection, queries.find_run(connection, "latest"))
+    process = {**run.began["process"], "started_ticks": -1}  # another has its number: this one
+    stopping._interrupt(replace(run, began={**run.began, "process": process}))
 
 
 def test_a_run_whose_process_is_gone_is_not_asked(start, kernelsmith) -> None:
