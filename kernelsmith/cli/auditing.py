@@ -93,6 +93,7 @@ def audit(
 
     words = list(files or ())
     folder = case or (CASES if three else None)
+    options.can_be_written(svg, junit)
     asked = _Asked(svg=svg, junit=junit, folder=folder, as_json=as_json)
     mapped = mapping(field or ())
     replay = words[:1] == ["replay"]

@@ -43,6 +43,19 @@ def chosen(name: str, given: str | None, setting: str) -> str:
     return setting if given is None else given
 
 
+def can_be_written(*paths: Path | None) -> None:
+    """Refuses a place for a file before the work of minutes whose answer is to go there.
+
+    Raises:
+        InputError: its folder is missing, or it is a folder.
+    """
+    for path in paths:
+        if path is not None and not path.parent.is_dir():
+            raise InputError(f"{path.parent} is no folder", hint="make it first")
+        if path is not None and path.is_dir():
+            raise InputError(f"{path} is a folder", hint="name a file")
+
+
 def folders(given: list[Path] | None, settings: Settings) -> tuple[Path, ...]:
     """Task folders in the order they are searched."""
     return tuple(given) if given else settings.tasks

@@ -49,6 +49,7 @@ def order(
     from kernelsmith import startup
     from kernelsmith.ordering import find_orders
 
+    options.can_be_written(svg)
     settings = config.load()
     single = startup.Single(
         file=file,

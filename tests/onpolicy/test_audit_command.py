@@ -218,6 +218,17 @@ def test_svg_and_junit_are_well_formed(audit: Command) -> None:
     assert suite.find("testcase[@name='numeric']/failure") is not None
 
 
+@pytest.mark.parametrize("option", ["--svg", "--junit"])
+def test_a_file_that_can_have_no_place_is_refused_before_dumps_are_read(
+    audit: Command, option: str
+) -> None:
+    code, out, err = audit("no-such.jsonl", "none.jsonl", option, "missing/h.svg")
+    assert (code, out) == (2, "")
+    assert "missing is no folder" in err
+    Path("taken").mkdir()
+    assert "taken is a folder" in audit("no-such.jsonl", "none.jsonl", option, "taken")[2]
+
+
 def test_a_hostile_name_breaks_neither_the_xml_nor_the_terminal(audit: Command) -> None:
     name = "\x1b[31m<&\u202e\ud800\x00"
     lines(Path("a.jsonl"), [record(draw(9), sequence=name)])

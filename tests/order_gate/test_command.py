@@ -56,6 +56,13 @@ def test_another_tile_has_the_seeds_order(
     assert len(root) == 1
 
 
+def test_a_drawing_that_can_have_no_place_is_refused_before_anything_is_probed(
+    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert order(folder, "no-such.py", "--svg", str(tmp_path / "missing" / "o.svg")) == 2
+    assert "missing is no folder" in capsys.readouterr().err
+
+
 def test_another_order_exits_with_1_and_says_where(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
