@@ -12,7 +12,7 @@ from kernelsmith.model import Task, candidate_id
 TABLES = Path(__file__).resolve().parents[1] / "tests" / "mutants"
 TASKS = ("rms_norm", "linear", "logprob", "swiglu")
 DRAW = "1"
-PER_KIND = 3
+PER_KIND = 5
 RULES = ("torch.testing", "KernelBench")
 SETS = ("declared", "public")
 DRAWS = 5

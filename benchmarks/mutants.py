@@ -1,6 +1,6 @@
 """Planted bugs: one-spot mutants of seeds and winners through the real gate, beside allclose.
 
-    python benchmarks/mutants.py [--minutes N] [--jobs 2] [--task NAME] [--per-kind 3] [--again]
+    python benchmarks/mutants.py [--minutes N] [--jobs 2] [--task NAME] [--per-kind 5] [--again]
 
 Mutants are drawn by the engine (``kernelsmith.gate.probes.engine``), ``--per-kind`` of each kind
 from each seed and from each recorded winner (``tests/mutants/winners``), and taken from the tables

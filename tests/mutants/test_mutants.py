@@ -74,18 +74,14 @@ def test_every_mutant_by_hand_has_its_spot_and_a_check_or_a_reason(name: str) ->
 
 
 @pytest.mark.parametrize("name", ["swiglu", "logprob"])
-def test_the_proof_draws_some_of_each_kind_from_the_seed_and_from_the_winner(name: str) -> None:
+def test_the_proof_draws_five_of_each_kind_from_the_seed_and_from_the_winner(name: str) -> None:
     task = catalog.load_task(name, "cpu")
     drawn = [item for item in mutant_items.items(task) if item.origin == "drawn"]
     kinds = 8 if name == "swiglu" else 9  # nothing is summed in swiglu
     by_hand = {item.id for item in mutant_items.hand(task)}
     found = {(item.parent, item.kind): 0 for item in drawn}
     assert len(found) == 2 * kinds
-    assert (
-        len({item.id for item in drawn} - by_hand)
-        == len(drawn)
-        > 2 * mutant_items.PER_KIND * kinds - 6
-    )
+    assert len({item.id for item in drawn} - by_hand) == len(drawn) > 2 * 5 * kinds - 6
 
 
 def test_a_record_that_was_cut_or_is_of_another_epoch_is_judged_again(
