@@ -164,24 +164,12 @@ def test_without_room_for_long_it_ends_at_its_time_limit_with_all_on_record(
     assert len(night.notes) == 1
 
 
-def test_a_stop_request_ends_the_wait_for_room(store: LineageStore) -> None:
-    night = Night(store, fakes.FakeJudge(), shortage=lambda: "too little")
-    sleep = night.setup.sleep
-
-    def asked(seconds: float) -> None:
-        sleep(seconds)
-        store.append(night.setup.run_id, "stop_requested", {})
-
-    assert loop.run(dataclasses.replace(night.setup, sleep=asked)) == "stop"
-    assert night.slept == [5.0]
-
-
-def test_a_stop_request_ends_the_wait_for_room_in_the_middle_of_a_judgement(
-    store: LineageStore,
-) -> None:
-    begun = iter([""])
+@pytest.mark.parametrize("begun", [0, 1])
+def test_a_stop_request_ends_the_wait_for_room(store: LineageStore, begun: int) -> None:
+    """Before a candidate and in the middle of a judgement that the machine failed."""
+    shortages = iter([""] * begun)
     judge = fakes.FakeJudge(fails=lambda candidate: True)
-    night = Night(store, judge, shortage=lambda: next(begun, "too little"))
+    night = Night(store, judge, shortage=lambda: next(shortages, "too little"))
     sleep = night.setup.sleep
 
     def asked(seconds: float) -> None:
