@@ -31,6 +31,10 @@ CaseFolder = Annotated[
         "audit-cases.",
     ),
 ]
+Drawing = Annotated[
+    Path | None, typer.Option(metavar="OUT", help="Also draw the histogram into this SVG.")
+]
+Junit = Annotated[Path | None, typer.Option(metavar="OUT", help="Also write JUnit XML, for a CI.")]
 Remedies = Annotated[
     bool,
     typer.Option(
@@ -71,12 +75,8 @@ def audit(
         bool, typer.Option("--subset", help="Sequences that the trainer lacks are not missed.")
     ] = False,
     remedies: Remedies = False,
-    svg: Annotated[
-        Path | None, typer.Option(metavar="OUT", help="Also draw the histogram into this SVG.")
-    ] = None,
-    junit: Annotated[
-        Path | None, typer.Option(metavar="OUT", help="Also write JUnit XML, for a CI.")
-    ] = None,
+    svg: Drawing = None,
+    junit: Junit = None,
     case: CaseFolder = None,
     keep: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="With --demo: keep its two dumps here.")

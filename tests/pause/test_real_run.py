@@ -41,12 +41,11 @@ def judging(
         text=True,
     )
     assert process.stderr is not None
-    seen = 0
+    said: list[str] = []
     try:
-        while seen <= verdicts_before:
-            line = process.stderr.readline()
-            assert line, "the run ended too early"
-            seen += "judging: " in line
+        while sum("judging: " in line for line in said) <= verdicts_before:
+            said.append(process.stderr.readline())
+            assert said[-1], f"the run ended too early: {''.join(said)}"
         yield process
     finally:
         process.kill()
