@@ -14,6 +14,8 @@ SAME_CODE = "machine code and launches are the parent's everywhere"
 GAPS = {
     "offsets of 32 bits": "a gap of the gate: it shows from 2**31 elements on, and no declared "
     "shape, hidden or not, is so large",
+    "zero added": "a gap of the gate: it shows where every product of a dot underflows to -0 and "
+    "the bias is -0, which no declared input does",
 }
 BENIGN = {
     "loop a turn long": "the further turn is masked off",
@@ -56,6 +58,8 @@ FOUND = """## What it found
   more than two blocks, and two sum alike in either order; rows of three blocks are declared now.
 - Closed: an epsilon one ulp up got through in `rms_norm`. No declared row weighed as much as
   epsilon; the regime `logspace` has such rows now.
+- Open, a gap: **zero added** behind a dot and its bias, which makes a +0 of a -0. For a -0 every
+  product of the dot must underflow to -0 and the bias be -0; no declared input does that.
 - Open where it cannot show: a loop over columns that ends one early is wrong for a row one longer
   than its blocks, and an offset in 8 bits for more blocks than 127; neither is in a declared range.
 - Open, a gap: **offsets in 32 bits** where the seed has 64. They wrap from 2**31 elements on, and

@@ -95,6 +95,7 @@ class Night:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",  # a kill may cut a character
             start_new_session=True,
         )
         life = Life(process)

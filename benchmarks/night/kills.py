@@ -79,8 +79,7 @@ def main() -> int:
     document = _before(options)
     until_s = time.monotonic() + 60.0 * options.minutes
     with tempfile.TemporaryDirectory() as name:
-        _strike_points(document, Path(name), 60.0 * options.minutes * POINTS_SHARE)
-        _write(document, options.result)
+        _strike_points(document, options, Path(name))
         _kill(document, options, Path(name), until_s)
     found = _write(document, options.result)
     print(json.dumps({key: found[key] for key in ("killed", "lost", "doubled", "problems")}))
@@ -124,9 +123,9 @@ def _write(document: dict[str, Any], path: Path) -> dict[str, Any]:
     return whole
 
 
-def _strike_points(document: dict[str, Any], folder: Path, seconds: float) -> None:
+def _strike_points(document: dict[str, Any], options: argparse.Namespace, folder: Path) -> None:
     """As many as fit, in an order in which any beginning is a fair sample."""
-    until_s = time.monotonic() + seconds
+    until_s = time.monotonic() + 60.0 * options.minutes * POINTS_SHARE
     place = folder / "points"
     seen, end = points.whole(place)
     kept = document["points"]
@@ -139,6 +138,7 @@ def _strike_points(document: dict[str, Any], folder: Path, seconds: float) -> No
             struck = points.strike(place, number, fault, end)
             kept["struck"].append(points.fields(struck))
             kept["problems"] += [f"{fault} at {number}: {each}" for each in struck.problems]
+            _write(document, options.result)
 
 
 def _kill(

@@ -56,6 +56,7 @@ class Night:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",  # a kill may cut a character
             start_new_session=True,
         )
         self.pids.append(process.pid)

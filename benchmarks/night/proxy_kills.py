@@ -103,7 +103,11 @@ def play(folder: Path, draw: random.Random) -> tuple[list[dict[str, Any]], list[
 def _start(folder: Path, upstream: str, clients: Clients) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "kernelsmith", "proxy", "--upstream", upstream]
     process = subprocess.Popen(
-        [*command, "--db", str(folder / "runs.db")], stdout=subprocess.PIPE, text=True, cwd=folder
+        [*command, "--db", str(folder / "runs.db")],
+        stdout=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        cwd=folder,
     )
     agent_night.OWN.add(process.pid)
     assert process.stdout is not None

@@ -62,6 +62,8 @@ class Bench:
         self.objects: dict[str, tuple[ObjectInfo, bytes]] = {}
         # The seed's plan classes: their texts come from the seed, whoever else uses them.
         self.trusted: dict[str, PlanClass] = {}
+        # Observing builds of the seed's texts, by text.
+        self.observing: dict[str, tuple[ObjectInfo, bytes]] = {}
         # What was observed and found clean, by what it launches.
         self.clean: dict[str, None] = {}
         # What texts were found to say.

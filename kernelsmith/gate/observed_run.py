@@ -1,13 +1,13 @@
 """Asks a launcher for observed runs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kernelsmith.errors import EvidenceError
 from kernelsmith.gate import plans
 from kernelsmith.gate.bench import Bench, expect, output_bytes
 from kernelsmith.gate.subject import Ask, Observed, Outcome, Subject, failed
-from kernelsmith.model import Run, RunJob, RunsResult
+from kernelsmith.model import ObjectInfo, Run, RunJob, RunsResult
 
 
 def observe(
@@ -20,8 +20,9 @@ def observe(
 ) -> list[Observed] | Outcome:
     """Runs prepared cases in their observing builds, in order: what each touches.
 
-    Builds are made for this call and not kept: one belongs to a text with its lines. After
-    ``patience_s``, or the time that runs have, a loop under way is stopped and named.
+    Builds of the seed's texts are kept, as candidates often have some of its kernels; a build
+    belongs to a text with its lines. After ``patience_s``, or the time that runs have, a loop under
+    way is stopped and named.
 
     Raises:
         EvidenceError: the launcher answered with other runs than were asked for.
@@ -33,9 +34,7 @@ def observe(
         for class_id in sorted(plans.classes_of(run.plan for run in runs))
     }
     names = {class_id: plans.text_id(text) for class_id, text in texts.items()}
-    built = bench.build(
-        subject, {names[class_id]: text for class_id, text in texts.items()}, observed=True
-    )
+    built = _built(bench, subject, {names[class_id]: text for class_id, text in texts.items()})
     if isinstance(built, Outcome):
         return built
     job = RunJob(
@@ -65,3 +64,16 @@ def observe(
         ]
     finally:
         reply.close()
+
+
+def _built(
+    bench: Bench, subject: Subject, texts: Mapping[str, str]
+) -> dict[str, tuple[ObjectInfo, bytes]] | Outcome:
+    todo = {name: text for name, text in texts.items() if name not in bench.observing}
+    fresh = bench.build(subject, todo, observed=True) if todo else {}
+    if isinstance(fresh, Outcome):
+        return fresh
+    built = {**bench.observing, **fresh}
+    of_seed = {plans.text_id(one.ttir) for one in bench.trusted.values()}
+    bench.observing = {name: one for name, one in built.items() if name in of_seed}
+    return {name: built[name] for name in texts}

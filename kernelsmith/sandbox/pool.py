@@ -1,5 +1,6 @@
-"""One warm template a role for all that use a sandbox: several gates share them."""
+"""Warm templates for all that use a sandbox: several gates share them."""
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,13 @@ from kernelsmith.sandbox import freezing
 from kernelsmith.sandbox.client import Line, SpoolReply, SpoolWorker
 from kernelsmith.sandbox.pipes import Pipes
 from kernelsmith.sandbox.spool import Spool
+
+AT_ONCE = {"launcher": 2}
+"""Templates of a role if jobs wait for one, at most a core each; of other roles there is one. Gates
+that prove themselves side by side spend most of their time on launchers."""
+
+Starts = Callable[[Path], Callable[[], Line]]
+"""Gives what starts a template whose spool is this folder."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,17 +36,30 @@ class Pool:
     workers: dict[str, SpoolWorker] = field(default_factory=dict)
     turn: threading.Lock = field(default_factory=threading.Lock)
     stopped: list[freezing.Seen] = field(default_factory=list)
+    closed: bool = False
 
-    def lease(self, role: str, starts: Callable[[Path], Callable[[], Line]]) -> "Leased":
-        """A worker of this role; its template is started if there is none yet.
+    def lease(self, role: str, starts: Starts) -> "Leased":
+        """The use of this role's templates; its first is started if there is none yet.
 
         Args:
             role: see :data:`kernelsmith.ports.Role`.
-            starts: gives what starts a template whose spool is this folder.
         """
+        return Leased(pool=self, role=role, starts=starts, worker=self._worker(role, role, starts))
+
+    def free(self, role: str, starts: Starts) -> SpoolWorker:
+        """A worker of this role without a job, if there is or may be one; else one that has."""
+        for number in range(min(AT_ONCE.get(role, 1), len(os.sched_getaffinity(0)))):
+            worker = self._worker(f"{role}-{number}" if number else role, role, starts)
+            if not worker.turn.locked():
+                break
+        return worker
+
+    def _worker(self, name: str, role: str, starts: Starts) -> SpoolWorker:
         with self.turn:
-            if role not in self.workers:
-                folder = self.spool.folder(role, self.owner)
+            if self.closed:
+                raise SandboxError("this sandbox is closed")
+            if name not in self.workers:
+                folder = self.spool.folder(name, self.owner)
                 worker = SpoolWorker(
                     role=role,
                     folder=folder,
@@ -47,8 +68,8 @@ class Pool:
                     owner=self.owner,
                 )
                 worker.launch()
-                self.workers[role] = worker
-            return Leased(worker=self.workers[role])
+                self.workers[name] = worker
+            return self.workers[name]
 
     def pause(self) -> None:
         """Stops the templates that are children of the host, with all that they started; again:
@@ -74,6 +95,7 @@ class Pool:
     def close(self) -> None:
         """Ends all templates and removes the spool. Closing twice is harmless."""
         with self.turn:
+            self.closed = True
             for worker in self.workers.values():
                 worker.close()
         self.starter.shutdown()
@@ -82,22 +104,27 @@ class Pool:
 
 @dataclass(slots=True, kw_only=True)
 class Leased:
-    """A :class:`kernelsmith.ports.Worker`: the use of a template that others may use too. Jobs
-    are run one at a time, in the order they are submitted."""
+    """A :class:`kernelsmith.ports.Worker`: the use of templates that others may use too. Each runs
+    its jobs one at a time. ``worker`` is the first of them."""
 
+    pool: Pool
+    role: str
+    starts: Starts
     worker: SpoolWorker
     closed: bool = False
 
     def submit(self, job: Job, files: Mapping[str, bytes] | None = None) -> SpoolReply:
         """See :meth:`SpoolWorker.submit`."""
         if self.closed:
-            raise SandboxError(f"this {self.worker.role} worker is closed")
-        return self.worker.submit(job, files)
+            raise SandboxError(f"this {self.role} worker is closed")
+        return self.pool.free(self.role, self.starts).submit(job, files)
 
     def renew(self) -> None:
-        """See :meth:`SpoolWorker.renew`: for all uses of it."""
-        self.worker.renew()
+        """See :meth:`SpoolWorker.renew`: for all uses of them."""
+        for worker in list(self.pool.workers.values()):
+            if worker.role == self.role:
+                worker.renew()
 
     def close(self) -> None:
-        """Ends this use; the template stays warm for the next."""
+        """Ends this use; the templates stay warm for the next."""
         self.closed = True

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from kernelsmith.gate.observed import LARGE_BYTES, chosen, telling
-from kernelsmith.gate.subject import Subject
-from kernelsmith.model import Buffer, RunJob
+from kernelsmith.gate.observed_run import observe
+from kernelsmith.gate.subject import Ask, Subject
+from kernelsmith.model import Buffer, CompileJob, RunJob
 from tests.gate.conftest import Kit
 
 RACE = {"kind": "race", "line": "candidate.py:12", "does": "writes", "program": [1, 0, 0],
@@ -107,6 +108,25 @@ def test_what_was_clean_is_not_observed_again(kit: Kit) -> None:
     assert same.accepted
     assert kit.gate.judge_bits(kit.gate.seed).accepted
     assert len(observed_jobs(kit)) == before
+
+
+def test_observing_builds_of_the_seeds_kernels_are_made_once(kit: Kit) -> None:
+    def built() -> int:
+        jobs = [job for _, job in kit.sandbox.log if isinstance(job, CompileJob) and job.observed]
+        return len(jobs)
+
+    bench, reference = kit.gate.bench, kit.gate.reference
+    assert kit.gate.judge_bits(kit.gate.seed).accepted
+    case, once = kit.gate.task.cases[0], built()
+    ask = Ask(key=case.id, case=case, inputs=reference.inputs(case))
+    (seen,) = observe(bench, seed_subject(kit), [ask])
+    assert seen.outputs == reference.outputs(case)
+    assert built() == once
+    other = Subject(candidate=kit.candidate(gain=1.5, text="other"), role="launcher")
+    assert bench.prepare(other, [case]).status is None
+    for more in (1, 2):  # a candidate's own texts are built for each look
+        observe(bench, other, [ask])
+        assert built() == once + more
 
 
 def seed_subject(kit: Kit) -> Subject:
