@@ -98,7 +98,7 @@ class Docker:
             SandboxError: the engine cannot let one go on; the others do.
         """
         with contextlib.ExitStack() as every:  # calls each, whatever the others raise
-            every.callback(self.pool.clock.go)
+            every.callback(self.pool.go)
             for line in self._lines():
                 every.callback(line.resume)
 

@@ -27,7 +27,8 @@ Starts = Callable[[Path], Callable[[], Line]]
 class Pool:
     """The templates of a sandbox. A template costs seconds and hundreds of megabytes, so it lives
     until the sandbox is closed, whoever stops using it. ``clock`` counts the seconds that jobs and
-    starts may take; ``owner`` is the user inside the wall, where that is not the host's."""
+    starts may take; ``owner`` is the user inside the wall, where that is not the host's; ``thawed``
+    are those that nobody has asked after a pause."""
 
     spool: Spool
     owner: int | None = None
@@ -36,6 +37,7 @@ class Pool:
     workers: dict[str, SpoolWorker] = field(default_factory=dict)
     turn: threading.Lock = field(default_factory=threading.Lock)
     stopped: list[freezing.Seen] = field(default_factory=list)
+    thawed: set[str] = field(default_factory=set)
     closed: bool = False
 
     def lease(self, role: str, starts: Starts) -> "Leased":
@@ -49,8 +51,12 @@ class Pool:
     def free(self, role: str, starts: Starts) -> SpoolWorker:
         """A worker of this role without a job, if there is or may be one; else one that has."""
         for number in range(min(AT_ONCE.get(role, 1), len(os.sched_getaffinity(0)))):
-            worker = self._worker(f"{role}-{number}" if number else role, role, starts)
+            name = f"{role}-{number}" if number else role
+            worker = self._worker(name, role, starts)
             if not worker.turn.locked():
+                if name in self.thawed:
+                    self.thawed.discard(name)
+                    worker.renew()
                 break
         return worker
 
@@ -90,6 +96,12 @@ class Pool:
         """Lets go on what :meth:`pause` stopped; harmless if nothing is."""
         stopped, self.stopped = self.stopped, []
         freezing.go_on(stopped)
+        self.go()
+
+    def go(self) -> None:
+        """Time counts again. After a pause the first template of each role is asked whether it is
+        what it was; any other is started anew."""
+        self.thawed = {name for name, worker in list(self.workers.items()) if name != worker.role}
         self.clock.go()
 
     def close(self) -> None:

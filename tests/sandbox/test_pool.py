@@ -36,6 +36,13 @@ def test_another_launcher_is_started_only_while_a_job_waits_for_the_first(
     assert second.role == "launcher"
     launcher.renew()
     assert second.line is None, "renewed like the first: they are one role"
+    with launcher.worker.turn:
+        other.submit(job)
+        before = second.line
+        sandbox.pause()
+        sandbox.resume()
+        other.submit(job)
+    assert second.line is not before, "started anew: after a pause only the first is asked"
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     with launcher.worker.turn:
         assert sandbox.pool.free("launcher", launcher.starts) is launcher.worker
