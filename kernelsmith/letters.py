@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 # In the folder of orders, which the container cannot write: the host's.
-KEY, HOST, END = "key", "host", "end"
+KEY, HOST = "key", "host"
 ORDER = ".order"
 # In the folder of answers: the supervisor's.
 ALIVE, READY, ENDED = "alive", "ready", "ended"

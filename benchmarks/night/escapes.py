@@ -43,12 +43,9 @@ WALLS = (
     "kernelsmith/worker/job_child.py",
     "kernelsmith/worker/template.py",
     "kernelsmith/worker/supervisor.py",
-    "kernelsmith/sandbox/process.py",
-    "kernelsmith/sandbox/bubblewrap.py",
-    "kernelsmith/sandbox/docker_container.py",
-    "kernelsmith/sandbox/paths.py",
-    "kernelsmith/sandbox/answers.py",
-    "kernelsmith/sandbox/spool.py",
+    "kernelsmith/letters.py",
+    "kernelsmith/sandbox/*.py",
+    "docker/Dockerfile",
     "tests/sandbox/escapes/prelude.py",
 )
 """What decides whether a way gets out: where one of these has changed, all ways are tried anew."""

@@ -14,7 +14,6 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -146,8 +145,6 @@ def _serve(own: Supervisor) -> int:
         if not letters.is_held(own.host):
             return EXIT_NO_HOST
         for name in _orders(own):
-            if name == letters.END:
-                return 0
             own.arrivals.found(told)
             own.asked = name
             own.done.add(name)
@@ -163,14 +160,12 @@ def _serve(own: Supervisor) -> int:
             _post(own, own.asked, line)
 
 
-def _orders(own: Supervisor) -> Iterator[str]:
-    """Jobs that are ordered and were not yet taken, or "end"."""
+def _orders(own: Supervisor) -> list[str]:
+    """Jobs that are ordered and were not yet taken."""
     there = os.listdir(own.places.orders)
-    if letters.END in there:
-        yield letters.END
     named = {name.removesuffix(letters.ORDER) for name in there if name.endswith(letters.ORDER)}
     own.done &= named  # the host removes an order when it has the answer
-    yield from sorted(named - own.done)
+    return sorted(named - own.done)
 
 
 def _post(own: Supervisor, name: str, text: bytes) -> None:
