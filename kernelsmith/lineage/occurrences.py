@@ -19,8 +19,9 @@ from kernelsmith.model import Candidate, CheckResult, Gain, Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:
-    """One step of a run. ``kind``: the step's. ``candidate`` and ``verdict`` when read back come
-    without source, parents, evidence and device. ``gain``, ``holds``: a final timing's.
+    """One step of a run. ``kind``: the step's. ``candidate``: one that was proposed; it and
+    ``verdict`` when read back come without source, parents, evidence and device. ``gain``,
+    ``holds``: a final timing's.
     ``message``: what an event says in words. ``seq`` is 0 and ``at`` "" where it is not known."""
 
     kind: str
@@ -132,21 +133,15 @@ def _read(connection: Connection, run_id: str, seq: int, at: str, kind: str) -> 
     if kind == "candidate":
         candidate = _candidate(row)
         return Occurrence(task=row["task"], candidate_id=candidate.id, candidate=candidate, **place)
-    if kind in ("verdict", "retiming"):
-        candidate = _of_record(connection, row["record"])
-        facts: dict[str, Any] = {"gain": gain_of(row["gain"]), "holds": bool(row.get("holds"))}
-        if kind == "verdict":
-            verdict = _verdict(connection, candidate.id, row)
-            facts = {"verdict": verdict, "seconds": row["seconds"]}
-        return Occurrence(
-            task=row["task"],
-            candidate_id=candidate.id,
-            candidate=candidate,
-            elapsed_s=row["elapsed_s"],
-            **facts,
-            **place,
-        )
-    return _event(row, place)
+    if table is Event:
+        return _event(row, place)
+    of_record = select(CandidateRow.id).where(CandidateRow.record == row["record"])
+    name = connection.execute(of_record).scalar_one()
+    place |= {"task": row["task"], "candidate_id": name, "elapsed_s": row["elapsed_s"]}
+    if kind == "verdict":
+        verdict = _verdict(connection, name, row)
+        return Occurrence(verdict=verdict, seconds=row["seconds"], **place)
+    return Occurrence(gain=gain_of(row["gain"]), holds=bool(row["holds"]), **place)
 
 
 def _event(row: RowMapping, place: Mapping[str, Any]) -> Occurrence:
@@ -162,14 +157,10 @@ def _event(row: RowMapping, place: Mapping[str, Any]) -> Occurrence:
         candidate_id=name,
         candidate=candidate,
         message=message,
+        seconds=payload.get("seconds"),
         elapsed_s=row["elapsed_s"] or None,
         **place,
     )
-
-
-def _of_record(connection: Connection, record: str) -> Candidate:
-    found = connection.execute(select(CandidateRow).where(CandidateRow.record == record))
-    return _candidate(found.mappings().one())
 
 
 def _candidate(row: Mapping[Any, Any]) -> Candidate:

@@ -14,9 +14,9 @@ KEYS = {
     name: [column.name for column in table.primary_key]
     for name, table in Base.metadata.tables.items()
 }
-TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 NUMBERED = ("runs", "verdicts", "retimings", "events", "model_calls", "reviews", "exports")
-"""Tables whose rows have ids that sort by when they were given; each an index of its own."""
+"""Tables whose rows have ids that sort by when they were given; each has an index of them."""
+NEWEST = " UNION ALL ".join(f"SELECT max(id) AS id FROM {name}" for name in NUMBERED)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,10 +41,7 @@ class StepWriter:
 
     def identity(self) -> str:
         """An id that sorts behind all that were given so far, whatever the wall clock did."""
-        there = set(self.connection.exec_driver_sql(TABLES).scalars())  # an old schema has fewer
-        numbered = [name for name in NUMBERED if name in there]
-        newest = " UNION ALL ".join(f"SELECT max(id) AS id FROM {name}" for name in numbered)
-        query = f"SELECT max(id) FROM ({newest})"
+        query = f"SELECT max(id) FROM ({NEWEST})"
         return records.uuid7(self.connection.exec_driver_sql(query).scalar() or "")
 
     def add(self, table: type[Base], *rows: Mapping[str, Any]) -> None:

@@ -7,20 +7,17 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from alembic import command
-from alembic.config import Config
 
 from kernelsmith.errors import DatabaseError, InputError
-from kernelsmith.lineage import conversations, database, models, queries, records, spending
+from kernelsmith.lineage import conversations, models, queries, records, spending
 from kernelsmith.lineage.database import open_for_reading
 from kernelsmith.lineage.journal import LineageJournal, open_journal
 from kernelsmith.lineage.standings import run_standing
-from kernelsmith.lineage.step import StepWriter
 from kernelsmith.lineage.store import LineageStore, open_existing, open_store
 from kernelsmith.lineage.verify import Report, verify
-from kernelsmith.lineage.writers import WRITERS
 from kernelsmith.model import Usage
 from tests.lineage import talks
+from tests.lineage.asking import intact
 from tests.loop import fakes
 
 TABLES = (
@@ -238,35 +235,22 @@ def test_a_call_slipped_in_is_named(recorded: Path) -> None:
 
 def make_first_schema(path: Path) -> tuple[str, str]:
     """A database as the version before conversations made it: (run, head of its chain)."""
-    opened = database._connect(path, "mode=rwc", 1.0)
-    database._pragma(opened, "journal_mode=WAL")
-    config = Config()
-    folder = Path(database.__file__).parent / "migrations"
-    config.set_main_option("script_location", str(folder))
-    with opened.begin():
-        config.attributes["connection"] = opened
-        command.upgrade(config, "0001")
-        opened.exec_driver_sql(f"PRAGMA application_id={models.APPLICATION_ID}")
-    run_id = ""
+    store = open_store(path)
+    run_id = store.append("", "run", fakes.run_payload([talks.TASK]))
     candidate = fakes.make_candidate("# old\n", parents=(talks.SEED.id,))
     facts = {"seconds": 1.0, "elapsed_s": 1.0, "gain_vs_seed": 1.05}
-    steps = [
-        ("run", fakes.run_payload([talks.TASK])),
-        ("candidate", {"candidate": candidate, "normal_hash": "n"}),
-        ("verdict", {"verdict": fakes.make_verdict(candidate, against=talks.SEED.id), **facts}),
-    ]
-    for kind, payload in steps:
-        with opened.begin():
-            writer = StepWriter(connection=opened, kind=kind, run_id=run_id)
-            identity = WRITERS[kind](writer, payload)
-            run_id = run_id or identity
-            writer.finish()
-    (head,) = opened.exec_driver_sql("SELECT digest FROM steps ORDER BY seq DESC LIMIT 1").one()
-    opened.commit()
-    engine = opened.engine
-    opened.close()
-    engine.dispose()
-    return run_id, str(head)
+    verdict = fakes.make_verdict(candidate, against=talks.SEED.id)
+    store.append(run_id, "candidate", {"candidate": candidate, "normal_hash": "n"})
+    store.append(run_id, "verdict", {"verdict": verdict, **facts})
+    head = intact(store).head
+    store.close()
+    plain = sqlite3.connect(path)
+    for table in (*TABLES, "reviews", "exports"):
+        plain.execute(f"DROP TABLE {table}")
+    plain.execute("UPDATE alembic_version SET version_num = '0001'")
+    plain.commit()
+    plain.close()
+    return run_id, head
 
 
 def tables(path: Path) -> set[str]:
