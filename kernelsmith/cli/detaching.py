@@ -92,6 +92,7 @@ def _detach(db: Path, output: Path | None, as_json: bool, words: Sequence[str]) 
 
     Raises:
         InputError: the output cannot be written.
+        InfrastructureError: it was killed before.
         typer.Exit: it ended before, with its exit code; it has said why.
     """
     try:
@@ -108,7 +109,12 @@ def _detach(db: Path, output: Path | None, as_json: bool, words: Sequence[str]) 
         code = started.process.wait()
         if output is None:
             started.output.unlink(missing_ok=True)  # all of it was passed on
-        raise typer.Exit(code if code > 0 else InfrastructureError.exit_code)
+        if code < 0:
+            raise InfrastructureError(
+                f"the command was killed by signal {-code} before its run was on record",
+                hint="`dmesg` says whether memory ran out",
+            )
+        raise typer.Exit(code)
     run_id = str(json.loads(told)["run"])
     kept = started.output
     if output is None:

@@ -106,8 +106,8 @@ def _what(candidate: Candidate) -> str:
 
 
 SILENT = (
-    *("waiting", "run", "proved", "session", "call", "answer", "tool_result", "session_end"),
-    *("review", "export"),
+    *("waiting", "run", "proved", "session", "call", "call_stalled", "answer", "tool_result"),
+    *("session_end", "review", "export"),
 )
 """Steps that need no line: a conversation has its own command."""
 REASONS = {

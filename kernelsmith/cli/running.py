@@ -241,16 +241,12 @@ def _left_s(setup: "loop.Setup") -> float:
 
 
 def _say_how_it_ended(path: Path, named: Path | None, as_json: bool, run_id: str) -> None:
+    from kernelsmith.cli.reading import opened
     from kernelsmith.cli.standing import run_fields, summary
-    from kernelsmith.lineage.database import open_for_reading
     from kernelsmith.lineage.standings import run_standing
 
-    database = open_for_reading(path)
-    try:
-        with database.reading() as connection:
-            standing = run_standing(connection, run_id)
-    finally:
-        database.close()
+    with opened(path) as connection:
+        standing = run_standing(connection, run_id)
     if as_json:
         printing.document("runs", {"runs": [run_fields(standing)]})
     else:

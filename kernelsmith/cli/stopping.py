@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -132,7 +133,7 @@ def _end_of(path: Path, run_id: str) -> int:
 
     database = open_for_reading(path)
     try:
-        *_, last = following.follow(database, run_id, following.NOTHING)
+        last = deque(following.follow(database, run_id, following.NOTHING), maxlen=1).pop()
     finally:
         database.close()
     return following.exit_code(last.run)

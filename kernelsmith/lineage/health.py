@@ -16,8 +16,8 @@ from kernelsmith.lineage import database, identity
 from kernelsmith.lineage.identity import RESTORE
 from kernelsmith.lineage.models import HEAD_REVISION
 from kernelsmith.lineage.verify import Report, verify
+from kernelsmith.watch import room
 
-LOW_SPACE_BYTES = 256 << 20
 MAX_SHOWN = 3
 
 
@@ -202,7 +202,7 @@ def _space(path: Path) -> Check:
     free = shutil.disk_usage(path.absolute().parent).free
     size = path.stat().st_size
     detail = f"{free / 2**20:,.0f} MiB free, the database has {size / 2**20:,.1f} MiB"
-    if free >= max(LOW_SPACE_BYTES, size):
+    if free >= max(room.DATABASE_FLOOR_BYTES, size):
         return Check(name="space", detail=detail)
     return Check(
         name="space", detail=detail, hint="free some disk space before a night", exit_code=4

@@ -61,6 +61,12 @@ def last_of(connection: Connection, run_id: str, kinds: tuple[str, ...]) -> str 
     ).scalar()
 
 
+def stop_requested(connection: Connection, run_id: str) -> bool:
+    """Whether someone asked a run to stop since it was last started or resumed."""
+    kinds = ("started", "resumed", "stop_requested")
+    return last_of(connection, run_id, kinds) == "stop_requested"
+
+
 def gain_of(text: str | None) -> Gain | None:
     """A gain as it was recorded."""
     if text is None:

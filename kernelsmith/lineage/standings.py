@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from kernelsmith.lineage.histories import gain_of, last_of
+from kernelsmith.lineage.histories import gain_of, last_of, stop_requested
 from kernelsmith.lineage.models import CandidateRow, Event, Retiming, Run, RunTask, VerdictRow
 from kernelsmith.lineage.past import PERSON, Before, TaskBefore
 from kernelsmith.lineage.queries import run_row
@@ -88,7 +88,7 @@ def run_standing(connection: Connection, run_id: str) -> RunStanding:
         last_payload=life[0][1],
         began=began[0],
         elapsed_s=_elapsed_s(connection, run_id),
-        stop_requested=_stop_requested(connection, run_id),
+        stop_requested=stop_requested(connection, run_id),
         paused=_pause_word(connection, run_id) == "paused",
         pausing=_pause_word(connection, run_id, "pause_requested", "pause_failed")
         == "pause_requested",
@@ -248,11 +248,6 @@ def _elapsed_s(connection: Connection, run_id: str) -> float:
         )
         latest.append(connection.execute(query).scalar() or 0.0)
     return max(latest)
-
-
-def _stop_requested(connection: Connection, run_id: str) -> bool:
-    kinds = ("started", "resumed", "stop_requested")
-    return last_of(connection, run_id, kinds) == "stop_requested"
 
 
 def _pause_word(connection: Connection, run_id: str, *more: str) -> str | None:

@@ -14,7 +14,10 @@ from kernelsmith.model import Candidate
 from kernelsmith.ports import Judged
 
 _LOG = logging.getLogger(__name__)
-_WORTH_A_LOOK = ("retry", "set_aside", "agent_ended", "interrupted")
+_WORTH_A_LOOK = (
+    *("retry", "set_aside", "machine_fault", "room_short", "slowed", "pause_failed"),
+    *("agent_ended", "interrupted"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +57,7 @@ class LineageStore:
     def stop_requested(self, run_id: str) -> bool:
         """Whether someone asked this run to stop since it was last started or resumed."""
         with self.database.reading() as connection:
-            kinds = ("started", "resumed", "stop_requested")
-            return histories.last_of(connection, run_id, kinds) == "stop_requested"
+            return histories.stop_requested(connection, run_id)
 
     def close(self) -> None:
         self.database.close()

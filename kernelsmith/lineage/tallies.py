@@ -13,7 +13,8 @@ from kernelsmith.lineage.models import CandidateRow, CheckRow, Event, VerdictRow
 
 ORDINARY = (
     *("started", "proved", "duplicate", "retiming_begun", "stop_requested", "pause_requested"),
-    *("thaw_requested", "thawed", "room_again", "finished", "interrupted", "failed"),
+    *("thaw_requested", "thawed", "call_stalled", "room_again", "finished", "interrupted"),
+    "failed",
 )
 """Kinds of events that belong to a night without incidents, or that a run's state tells."""
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -42,7 +43,7 @@ def to_file(path: Path, text: str, fields: Mapping[str, Any]) -> None:
         InfrastructureError: it cannot be written.
     """
     content = json.dumps(fields, indent=2) if path.suffix == ".json" else text
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial = path.parent / f".{path.name}.{os.getpid()}"
     try:
         partial.write_text(content + "\n", encoding="utf-8")
         partial.replace(path)
@@ -93,7 +94,7 @@ def to_command(command: str, text: str, timeout_s: float = COMMAND_TIMEOUT_S) ->
     Raises:
         InfrastructureError: it failed or took too long.
     """
-    process = subprocess.Popen(
+    with subprocess.Popen(
         ["sh", "-c", command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -101,17 +102,17 @@ def to_command(command: str, text: str, timeout_s: float = COMMAND_TIMEOUT_S) ->
         text=True,
         errors="replace",
         start_new_session=True,
-    )
-    try:
-        said, _ = process.communicate(text + "\n", timeout=timeout_s)
-    except subprocess.TimeoutExpired as error:
-        raise InfrastructureError(
-            f"it did not end within {timeout_s:g} s and was killed"
-        ) from error
-    finally:
-        if process.poll() is None:  # late, or interrupted while we waited
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+    ) as process:
+        try:
+            said, _ = process.communicate(text + "\n", timeout=timeout_s)
+        except BaseException as error:  # late, or interrupted while we waited
+            with suppress(ProcessLookupError):  # its shell may be gone: what it left holds the pipe
+                os.killpg(process.pid, signal.SIGKILL)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise InfrastructureError(
+                f"it did not end within {timeout_s:g} s and was killed"
+            ) from error
     if process.returncode:
         told = said.strip()[-MAX_TOLD_CHARS:]
         raise InfrastructureError(f"it failed ({process.returncode}): {told}")

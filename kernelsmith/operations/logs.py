@@ -55,16 +55,14 @@ class JsonLines(logging.Formatter):
         ordered = {name: said[name] for name in FIRST if name in said} | said
         told = {name: value for name, value in ordered.items() if value not in (None, "")}
         clean = {name: self._clean(value) for name, value in told.items()}
-        return json.dumps(clean, default=str)
+        return json.dumps(clean)
 
     def _clean(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self.clean(value)
         if isinstance(value, dict):
-            return {name: self._clean(each) for name, each in value.items()}
+            return {str(name): self._clean(each) for name, each in value.items()}
         if isinstance(value, list | tuple):
             return [self._clean(each) for each in value]
-        return value
+        return value if isinstance(value, int | float | None) else self.clean(str(value))
 
 
 class LogFile(WatchedFileHandler):
@@ -94,8 +92,8 @@ class LogFile(WatchedFileHandler):
 @contextmanager
 def opened(path: Path, level: str, secrets: Sequence[str]) -> Iterator[JsonLines]:
     """Records of this process go to ``path`` while the block runs: ours from ``level``, those of
-    libraries from "warning". What ends the block is a record too, with its traceback, and so is
-    what ends a thread.
+    libraries from "warning" at least. What ends the block is a record too, with its traceback, and
+    so is what ends a thread.
 
     Raises:
         InputError: the file cannot be opened.
@@ -110,6 +108,7 @@ def opened(path: Path, level: str, secrets: Sequence[str]) -> Iterator[JsonLines
             f"cannot write the log {path}: {error.strerror}", hint="name another with --log"
         ) from error
     file.setFormatter(lines)
+    file.setLevel(level.upper())
     top, ours = logging.getLogger(), logging.getLogger(OURS)
     level_before, hook_before = ours.level, threading.excepthook
 
@@ -119,7 +118,7 @@ def opened(path: Path, level: str, secrets: Sequence[str]) -> Iterator[JsonLines
         hook_before(ending)
 
     top.addHandler(file)
-    ours.setLevel(level.upper())
+    ours.setLevel(min(file.level, logging.WARNING))  # metrics count warnings, whatever is written
     threading.excepthook = thread_ended
     try:
         yield lines

@@ -110,10 +110,12 @@ def served(db: Path, port: int | None, address: str, to: Path | None) -> Iterato
 def _listen(registry: CollectorRegistry, port: int, address: str) -> WSGIServer:
     try:
         server, _ = start_http_server(port, addr=address, registry=registry)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter: no name of a machine can be so
+        why = getattr(error, "strerror", None) or error
         raise InputError(
-            f"metrics cannot be served at {address}:{port}: {error.strerror or error}",
-            hint="name another port with --metrics-port; 0 takes any free one",
+            f"metrics cannot be served at {address}:{port}: {why}",
+            hint="name another port with --metrics-port (0 takes any free one) or another "
+            "--metrics-address",
         ) from error
     return server
 

@@ -1,6 +1,5 @@
 """Metrics of a run as its record has them. Names and units are those of Prometheus' conventions."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from datetime import datetime
@@ -60,11 +59,18 @@ def disk(db: Path) -> list[Metric]:
         free = shutil.disk_usage(db.parent).free
         name = "kernelsmith_disk_free_bytes"
         found.append(GaugeMetricFamily(name, "Free room where the record is.", value=free))
-    files = (db, db.with_name(db.name + "-wal"))
-    size = sum(os.path.getsize(each) for each in files if each.exists())
+    size = _nbytes(db) + _nbytes(db.with_name(db.name + "-wal"))
     name = "kernelsmith_database_size_bytes"
     found.append(GaugeMetricFamily(name, "The record and its write-ahead log.", value=size))
     return found
+
+
+def _nbytes(path: Path) -> int:
+    """A file's size; 0 where there is none: whoever closes the record last removes its log."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _info(run: "RunStanding", sandbox: dict[str, object], versions: dict[str, str]) -> Metric:
@@ -142,7 +148,7 @@ def _times(connection: Any, run: "RunStanding") -> Iterator[Metric]:
     yield CounterMetricFamily("kernelsmith_active_seconds", active, value=run.elapsed_s)
     at = datetime.fromisoformat(tallies.last_at(connection, run.id)).timestamp()
     name = "kernelsmith_last_record_timestamp_seconds"
-    yield GaugeMetricFamily(name, "When anything came on record last.", value=at)
+    yield GaugeMetricFamily(name, "When the loop recorded anything last.", value=at)
 
 
 def _incidents(connection: Any, run: "RunStanding") -> Iterator[Metric]:

@@ -79,6 +79,7 @@ def test_no_secret_is_in_the_log_wherever_it_comes_from(tmp_path: Path) -> None:
     with logs.opened(tmp_path / "x.jsonl", "info", settings.secrets):
         LOG.warning("posting to %s with %s and notshapedlikeakey", HOOK, KEY)
         LOG.warning("nested", extra={"facts": {"where": ["/services/T0/B0/verysecretpath"]}})
+        LOG.warning("a path", extra={"facts": {"where": Path("/services/T0/B0/verysecretpath")}})
         try:
             raise ValueError(f"no answer from {HOOK}")
         except ValueError as error:
@@ -86,7 +87,7 @@ def test_no_secret_is_in_the_log_wherever_it_comes_from(tmp_path: Path) -> None:
     text = (tmp_path / "x.jsonl").read_text()
     for secret in (KEY, "notshapedlikeakey", "verysecretpath"):
         assert secret not in text
-    assert len(read(tmp_path / "x.jsonl")) == 3
+    assert len(read(tmp_path / "x.jsonl")) == 4
 
 
 def test_a_line_stays_a_line_whatever_is_said(

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kernelsmith.errors import SandboxError
 from tests.cli.asking import one_error_line, run_of
-from tests.operations.processes import LONG, SHORT, until
+from tests.operations.processes import LONG, SHORT, lines, until
 
 UNITS = re.compile(r"_(total|seconds|bytes|info|ratio|dollars|created|bucket|sum|count)$")
 PLAIN = {
@@ -44,8 +44,8 @@ def scrape(url: str) -> str:
 
 
 def address(log: Path) -> str:
-    lines = log.read_text().splitlines() if log.exists() else []
-    urls = [each["url"] for each in map(json.loads, lines) if each["event"] == "metrics"]
+    said = lines(log.read_text()) if log.exists() else []
+    urls = [each["url"] for each in said if each["event"] == "metrics"]
     return urls[0] if urls else ""
 
 
@@ -130,17 +130,25 @@ def test_an_agents_calls_tokens_and_dollars_are_metrics(tmp_path: Path) -> None:
     assert (tokens["input"], tokens["output"], tokens["cache_read"]) == (10, 4, 0)
 
 
-def test_workers_that_died_and_records_of_trouble_are_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("level", ["info", "error"])
+def test_workers_that_died_and_records_of_trouble_are_counted_whatever_is_logged(
+    level: str, tmp_path: Path
+) -> None:
     import logging
 
-    from kernelsmith.operations import metrics
+    from kernelsmith.operations import logs, metrics
 
     log = logging.getLogger("kernelsmith.tests")
-    with metrics.served(tmp_path / "runs.db", None, "127.0.0.1", tmp_path / "x.prom"):
+    with (
+        logs.opened(tmp_path / "x.jsonl", level, ()),
+        metrics.served(tmp_path / "runs.db", None, "127.0.0.1", tmp_path / "x.prom"),
+    ):
         died = {"event": "worker_died", "facts": {"role": "launcher"}}
         log.warning("the launcher worker died", extra=died)
         log.error("more", exc_info=SandboxError("x"))
     log.error("after it")
+    logged = [each["level"] for each in lines((tmp_path / "x.jsonl").read_text())]
+    assert logged == (["warning", "error"] if level == "info" else ["error"])
     found = parsed((tmp_path / "x.prom").read_text())
     assert by(found["kernelsmith_worker_deaths_total"], "role")["launcher"] == 1
     levels = by(found["kernelsmith_log_records_total"], "level")
@@ -169,6 +177,13 @@ def test_a_port_that_is_taken_is_said_before_the_run_begins(kernelsmith: Any) ->
     assert (code, "metrics cannot be served at 127.0.0.1" in one_error_line(err)) == (2, True)
     code, out, _ = kernelsmith("runs", "--json")
     assert code == 2 or json.loads(out)["runs"] == []
+
+
+@pytest.mark.parametrize("address", ["..", "nowhere.invalid"])
+def test_an_address_that_no_machine_has_is_said_too(kernelsmith: Any, address: str) -> None:
+    words = ("--metrics-port", "0", "--metrics-address", address)
+    code, _, err = kernelsmith("run", "toy", *SHORT, *words)
+    assert (code, f"metrics cannot be served at {address}:0" in one_error_line(err)) == (2, True)
 
 
 @pytest.mark.parametrize("to", ["nowhere/x.prom", "."])

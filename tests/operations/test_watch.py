@@ -14,8 +14,10 @@ from tests.cli.asking import run_of
 from tests.operations.processes import LONG, SHORT, lines, until
 
 
-def test_a_finished_run_is_told_step_by_step_and_ends_with_its_exit_code(kernelsmith) -> None:
-    run = run_of(kernelsmith)
+def test_a_finished_run_is_told_step_by_step_and_ends_with_its_exit_code(
+    kernelsmith, tmp_path: Path
+) -> None:
+    run = run_of(kernelsmith, "--log", "run.jsonl")
     code, out, err = kernelsmith("watch", "--json", "--after", "0")
     told = lines(out)
     assert (code, err) == (0, "")
@@ -33,6 +35,15 @@ def test_a_finished_run_is_told_step_by_step_and_ends_with_its_exit_code(kernels
     rejected = next(step for step in verdicts if step["status"] == "BITS_DIFFER")
     assert rejected["check"] == "parity.train"
     assert "expected 0x3f80" in rejected["message"]
+    logged = [
+        each
+        for each in lines((tmp_path / "run.jsonl").read_text())
+        if each["logger"] == store.__name__
+    ]
+    for step, record in zip(steps, logged, strict=True):
+        told_alike = {name: value for name, value in step.items() if name in record}
+        assert told_alike.items() <= record.items()
+        assert set(step) - set(record) == {"schema", "seq", "at"}
     code, out, _ = kernelsmith("watch", "--json", "--after", str(steps[-3]["seq"]))
     assert [step["seq"] for step in lines(out)[1:-1]] == [step["seq"] for step in steps[-2:]]
 
@@ -124,11 +135,9 @@ def test_a_quiet_run_costs_its_watcher_one_number_a_look(kernelsmith, tmp_path: 
 
     def write_later() -> None:
         until(lambda: len(asked) > 5)
-        quiet = list(asked)
         writing = store.open_store(tmp_path / "runs.db")
         writing.append(run_id, "stop_requested", {})
         writing.close()
-        asked[:] = quiet + asked[len(quiet) :]
 
     thread = threading.Thread(target=write_later)
     thread.start()
