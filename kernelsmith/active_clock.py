@@ -33,6 +33,11 @@ class ActiveClock:
         with self._lock:
             return self._now_s()
 
+    @property
+    def stands(self) -> bool:
+        """Whether it was stopped."""
+        return self._stopped_s is not None
+
     def stop(self) -> None:
         """Stands still from now on. Stopping twice is harmless."""
         with self._lock:

@@ -36,9 +36,10 @@ class Calls(Protocol):
         """Cuts them short; what came of each goes on record. Returns how many it told to end."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Turn:
-    """A device's turn that can be let go and taken again while its holder waits for a job."""
+    """A device's turn that can be let go and taken again while its holder waits for a job. Letting
+    go takes the lock of the pauses, since two threads may do it; taking may last."""
 
     enter: Callable[[], AbstractContextManager[None]]
     stack: ExitStack = field(default_factory=ExitStack)
@@ -153,13 +154,14 @@ class Pauses:
                 held.over = True
                 if held in self._turns:
                     self._turns.remove(held)
-            held.let_go()
+                held.let_go()
 
     # ------------------------------------------------------------------------ who closes and opens
 
     def close(self, level: Level) -> None:
-        """From now on things wait. A deeper level may follow. At level freeze workers are about to
-        stand still: whatever jobs under way measure counts for nothing."""
+        """From now on things wait. A deeper level may follow, and the one before it where that
+        fails. At level freeze workers are about to stand still: whatever jobs under way measure
+        counts for nothing."""
         with self._changed:
             if level == "freeze" and self._level != "freeze":
                 self.epoch += 1
@@ -168,9 +170,12 @@ class Pauses:
     def let_turns_go(self) -> None:
         """Once workers stand still: other runs of the machine may use its devices."""
         with self._changed:
-            turns = list(self._turns)
-        for held in turns:
-            held.let_go()
+            for held in self._turns:
+                held.let_go()
+
+    def jobs_under_way(self) -> int:
+        """How many jobs workers were given that have not answered yet."""
+        return len(self._turns)
 
     def join(self, calls: Calls) -> None:
         """From now on these calls are among those that a pause waits for."""
@@ -191,9 +196,8 @@ class Pauses:
         for held in turns:
             held.take()
             with self._changed:
-                over = held.over
-            if over:  # its holder was interrupted meanwhile
-                held.let_go()
+                if held.over:  # it was interrupted meanwhile
+                    held.let_go()
 
     def skip(self, seconds: float) -> None:
         """The whole process stood still for so long, or the machine did."""

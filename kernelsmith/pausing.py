@@ -23,7 +23,7 @@ from kernelsmith.errors import (
     SandboxError,
 )
 from kernelsmith.interrupts import Interrupts
-from kernelsmith.pauses import LEVELS, POLL_S, Level, Pauses
+from kernelsmith.pauses import LEVELS, POLL_S, Level, Note, Pauses
 from kernelsmith.ports import Judge, Rechecked, Rooted, Sandbox
 from kernelsmith.sandbox import freezing
 
@@ -59,7 +59,7 @@ class Book(Protocol):
 class Keeper:
     """Keeps one run's pauses. ``open_book`` is called in the keeper's own thread; ``elapsed_s``
     are the run's active seconds; ``say`` is told in a line what happens; ``uptime`` goes on while
-    the machine is suspended."""
+    the machine is suspended. ``_paused``: the level that is on record as reached."""
 
     open_book: Callable[[], Book]
     pauses: Pauses
@@ -71,7 +71,9 @@ class Keeper:
     look_s: float = LOOK_S
     uptime: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME)
     _ended: threading.Event = field(default_factory=threading.Event)
+    _paused: Level | None = None
     _paused_at_s: float = 0.0
+    _noted: list[Note] = field(default_factory=list)
     _told: str = ""
 
     @contextmanager
@@ -87,10 +89,10 @@ class Keeper:
 
     def _keep(self) -> None:
         book: Book | None = None
-        while not self._waited():
+        while not self._waited(self.look_s):
             try:
                 book = book or self.open_book()
-                self._note_discarded(book)
+                self._write_notes(book)
                 self._look(book)
                 self._told = ""
             except KernelsmithError as error:  # the next look tries again
@@ -123,20 +125,23 @@ class Keeper:
         if waits:
             self.pauses.fail(failure)
 
-    def _waited(self) -> bool:
-        """Waits for the next look; whether there is none."""
+    def _waited(self, seconds: float) -> bool:
+        """Waits so long, or until the run ends; whether it did."""
         before_s, uptime_s = time.monotonic(), self.uptime()
-        ended = self._ended.wait(self.look_s)
-        stood_s = self.uptime() - uptime_s - self.look_s
-        if not ended and stood_s > SUSPENDED_S and self.pauses.level is None:
+        ended = self._ended.wait(seconds)
+        stood_s = self.uptime() - uptime_s - seconds
+        if not ended and stood_s > SUSPENDED_S and not self.pauses.clock.stands:
             # Its clock has not seen what a suspended machine slept.
-            self.pauses.skip(max(0.0, time.monotonic() - before_s - self.look_s))
+            self.pauses.skip(max(0.0, time.monotonic() - before_s - seconds))
             self.pauses.note("suspended", {"seconds": round(stood_s, 3)})
         return ended
 
-    def _note_discarded(self, book: Book) -> None:
-        for kind, payload in self.pauses.take_notes():
-            book.append(kind, {**payload, "elapsed_s": self.elapsed_s()})
+    def _write_notes(self, book: Book) -> None:
+        self._noted += self.pauses.take_notes()
+        while self._noted:  # what cannot be written now stays for the next look
+            kind, payload = self._noted[0]
+            self._answer(book, kind, **payload)
+            del self._noted[0]
 
     def _look(self, book: Book) -> None:
         word = book.latest()
@@ -153,7 +158,11 @@ class Keeper:
         level: Level | None = next((each for each in LEVELS if each == word.payload["level"]), None)
         began_s = time.monotonic()
         if level is None:
-            self._answer(book, "pause_failed", error=f"no level {word.payload['level']!r}")
+            self._refuse(book, f"no level {word.payload['level']!r}")
+            return
+        if self._paused is not None and LEVELS.index(level) <= LEVELS.index(self._paused):
+            # Two asked at the same time: each saw a run that was going on.
+            self._refuse(book, "it was paused already")
             return
         if level == "journal":
             self.interrupts.pause(REASON)  # the main thread records it on its way out
@@ -166,29 +175,36 @@ class Keeper:
         if calls is None:
             return
         self.pauses.clock.stop()
-        self._paused_at_s = time.monotonic()
+        now_s = time.monotonic()
         held = _held(self.sandbox)
         self._answer(
             book,
             "paused",
             level=level,
             reason=REASON,
-            seconds=round(self._paused_at_s - began_s, 3),
+            seconds=round(now_s - began_s, 3),
             held=held,
             calls=calls,
             epoch=self.pauses.epoch,
         )
+        if self._paused is None:
+            self._paused_at_s = now_s
+        self._paused = level
         self.say(f"paused ({level}): {held_words(held)} still held")
 
     def _froze(self, book: Book) -> bool:
-        """Stops the workers; False: they do not stop, and go on."""
+        """Stops the workers; False: they do not stop, and the run is as it was before."""
         self.pauses.clock.stop()
         try:
             self.sandbox.pause()
         except SandboxError as error:
-            self.pauses.clock.go()
-            self._answer(book, "pause_failed", level="freeze", error=error.message)
-            self.pauses.open()
+            if self._paused is None:
+                self.pauses.clock.go()
+            self._refuse(book, error.message)
+            if self._paused is None:
+                self.pauses.open()
+            else:
+                self.pauses.close(self._paused)
             return False
         self.pauses.let_turns_go()
         return True
@@ -200,7 +216,7 @@ class Keeper:
         look_s = time.monotonic() + self.look_s
         under_way, cut = self.pauses.calls_under_way(), 0
         while self.pauses.calls_under_way() or (level == "resident" and not self.pauses.resting):
-            if self._ended.wait(POLL_S):
+            if self._waited(POLL_S):
                 return None
             now_s = time.monotonic()
             if now_s >= until_s:
@@ -219,12 +235,16 @@ class Keeper:
         if level == "freeze":
             self.pauses.take_turns()
             self.sandbox.resume()
-        paused_s = time.monotonic() - self._paused_at_s if self._paused_at_s else 0.0
+            # Those that stood still in the middle of a job are asked, not others in their stead.
+            while self.pauses.jobs_under_way():
+                if self._waited(POLL_S):
+                    return
+        paused_s = 0.0 if self._paused is None else time.monotonic() - self._paused_at_s
         nonce = secrets.token_hex(8)
         checked: dict[str, Any] = {}
         try:
             # Taken back before it was paused: nothing stood still, and something may be timed now.
-            nothing_stood = level == "resident" and not self._paused_at_s
+            nothing_stood = level == "resident" and not self.pauses.clock.stands
             for name, judge in () if nothing_stood else self.judges.items():
                 if isinstance(judge, Rechecked):
                     checked[name] = judge.recheck(nonce)
@@ -241,9 +261,13 @@ class Keeper:
             nonce=nonce,
             recheck=checked,
         )
-        self._paused_at_s = 0.0
+        self._paused = None
         self.pauses.open()
         self.say(f"thawed after {paused_s:.0f} s: {checked_words(checked)}")
+
+    def _refuse(self, book: Book, error: str) -> None:
+        """Says that a pause failed, and where that leaves the run: paused at a level, or going."""
+        self._answer(book, "pause_failed", paused=self._paused, error=error)
 
     def _answer(self, book: Book, kind: str, **facts: Any) -> None:
         book.append(kind, {**facts, "elapsed_s": self.elapsed_s()})

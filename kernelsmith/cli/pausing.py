@@ -169,7 +169,10 @@ def _say_paused(run: "RunStanding", word: "PauseWord") -> None:
     from kernelsmith.pausing import held_words
 
     if word.kind in ("pause_failed", "thaw_failed"):
-        then = "goes on" if word.kind == "pause_failed" else "ends"
+        still = word.payload.get("paused")
+        then = f"stays paused ({still})" if still else "goes on"
+        if word.kind == "thaw_failed":
+            then = "ends"
         raise InfrastructureError(
             f"run {run.id} could not be paused and {then}: {word.payload['error']}"
         )

@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -338,3 +338,60 @@ def test_a_devices_turn_is_let_go_while_workers_stand_still(tmp_path: Path) -> N
         assert not is_free()
         pauses.open()
     assert is_free()
+
+
+def test_a_freeze_that_fails_leaves_a_resident_run_paused(rig: Rig) -> None:
+    with rig.keeping(), resting(rig):
+        rig.ask_pause("resident")
+        rig.until("paused")
+        stands_s = rig.pauses.clock()
+        rig.sandbox.stubborn = True
+        rig.ask_pause("freeze")
+        assert rig.until("pause_failed").payload["paused"] == "resident"
+        until(lambda: rig.pauses.level == "resident")
+        assert rig.pauses.clock() == stands_s
+        rig.book.ask("thaw_requested")
+        assert rig.until("thawed").payload["recheck"]["toy"]["case"] == "m16"
+
+
+def test_of_two_who_ask_at_the_same_time_the_lesser_is_refused(rig: Rig) -> None:
+    """Else workers would stand still that nobody lets go on."""
+    with rig.keeping():
+        rig.ask_pause("freeze")
+        rig.until("paused")
+        rig.ask_pause("resident")
+        assert rig.until("pause_failed").payload["paused"] == "freeze"
+        assert rig.pauses.level == "freeze"
+        rig.book.ask("thaw_requested")
+        rig.until("thawed")
+    assert rig.sandbox.said[-1] == "resume"
+
+
+def test_workers_are_asked_once_the_jobs_they_stood_still_in_are_over(rig: Rig) -> None:
+    """While one has a job, another template of its role would answer in its stead."""
+    with rig.keeping():
+        with rig.pauses.turn(nullcontext):
+            rig.ask_pause("freeze")
+            rig.until("paused")
+            rig.book.ask("thaw_requested")
+            until(lambda: "resume" in rig.sandbox.said)
+            time.sleep(0.05)
+            assert "thawed" not in [each.kind for each in rig.book.words]
+        rig.until("thawed")
+
+
+def test_a_note_that_cannot_be_written_is_written_later(rig: Rig) -> None:
+    rig.book.full = 2
+    with rig.keeping():
+        for number in range(2):
+            rig.pauses.note("job_discarded", {"job": number})
+        until(lambda: [each.payload.get("job") for each in rig.book.words][1:] == [0, 1])
+
+
+def test_a_machine_suspended_while_its_last_judgement_ends_is_noticed(rig: Rig) -> None:
+    with rig.keeping():
+        epoch = rig.pauses.admit()
+        rig.ask_pause("resident")
+        until(lambda: rig.pauses.level == "resident")
+        rig.uptime_s[0] = 3600.0
+        until(lambda: rig.pauses.overlapped(epoch))
