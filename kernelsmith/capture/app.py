@@ -99,16 +99,15 @@ class Proxy:
         stalled_s = None if body is None else await self._held(receive)
         if body is None or stalled_s is None:
             return
-        if self.ending:
-            await refuse(send, 503, "shutting_down", "the proxy is ending")
-            return
-        target = b"/" + rest + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-        sent = _sent(names, scope["method"], target, sorted_out, body)
-        request = upstream.request(
-            self.upstream, sent.method, target, sorted_out.onward, body, self.limits
-        )
-        self.begun += 1
         try:
+            if self.ending:
+                await refuse(send, 503, "shutting_down", "the proxy is ending")
+                return
+            target = b"/" + rest + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+            sent = _sent(names, scope["method"], target, sorted_out, body)
+            request = upstream.request(
+                self.upstream, sent.method, target, sorted_out.onward, body, self.limits
+            )
             call_id = await self._begin(sent, send, stalled_s)
             if call_id is not None:
                 exchange = Exchange(
@@ -151,20 +150,30 @@ class Proxy:
         return len(told)
 
     async def _held(self, receive: Receive) -> float | None:
-        """Waits while the run is paused: for how many seconds; None: the client left meanwhile,
-        and nothing was sent for it."""
-        if self.pauses.level is None:
+        """Waits while the run is paused, and counts the call as begun: for how many seconds it
+        waited; None: the client left meanwhile, and nothing was sent for it."""
+        if self._counted():
             return 0.0
         began_s = time.monotonic()
         # All of the body is here: what comes is the end.
         left = asyncio.ensure_future(receive())
         try:
-            while self.pauses.level is not None and not self.ending:
+            while not self._counted():
                 if (await asyncio.wait({left}, timeout=POLL_S))[0]:
                     return None
         finally:
             left.cancel()
         return time.monotonic() - began_s
+
+    def _counted(self) -> bool:
+        """Counts a call as begun, unless the run is paused. Another thread pauses it and then asks
+        for the count: so it counts first, and takes that back where it was too late."""
+        if self.pauses.level is None or self.ending:
+            self.begun += 1
+            if self.pauses.level is None or self.ending:
+                return True
+            self.begun -= 1
+        return False
 
     async def _end(self) -> None:
         self.ending = True

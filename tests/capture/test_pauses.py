@@ -1,5 +1,6 @@
 """While its run is paused the proxy holds calls; those under way end, or are cut, on record."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ import httpx2
 import pytest
 
 from kernelsmith.capture import Limits, running
-from kernelsmith.capture.app import PAUSED
+from kernelsmith.capture.app import PAUSED, Proxy
 from kernelsmith.model import CallAnswered, CallSent, CallStalled
 from kernelsmith.pauses import Pauses
 from tests.capture.parts import (
@@ -186,3 +187,34 @@ def test_a_proxy_that_ends_while_it_holds_refuses(rig: Paused) -> None:
     asking[0].join(PATIENCE_S)
     assert one(asking[1]).status_code == 503
     assert not [e for e in journal.entries if isinstance(e, CallSent | CallAnswered)]
+
+
+class Closing:
+    """Pauses that close between two looks, and open again."""
+
+    def __init__(self, *levels: str | None) -> None:
+        self.levels = iter(levels)
+
+    @property
+    def level(self) -> str | None:
+        return next(self.levels)
+
+
+def test_a_call_that_begins_as_the_run_is_paused_is_counted_or_waits() -> None:
+    pauses = Closing(None, "freeze", "freeze", None, None)
+    proxy = Proxy(
+        journal=MemoryJournal(),
+        upstream="",
+        limits=Limits(),
+        say=print,
+        pauses=pauses,  # type: ignore[arg-type]
+    )
+
+    async def receive() -> dict[str, object]:
+        await asyncio.sleep(PATIENCE_S)
+        return {"type": "http.disconnect"}
+
+    waited_s = asyncio.run(proxy._held(receive))
+    assert waited_s is not None
+    assert waited_s > 0
+    assert proxy.under_way() == 1
