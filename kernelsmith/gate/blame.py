@@ -93,9 +93,10 @@ def _require_machine(
     files: Mapping[str, bytes] | None,
     death: WorkerDeathError,
 ) -> None:
-    found = fault()
-    if not found and isinstance(job, TimeJob):
-        found = _fault_of_incumbent(workers, job, files)
+    with workers.uncounted():
+        found = fault()
+        if not found and isinstance(job, TimeJob):
+            found = _fault_of_incumbent(workers, job, files)
     if found:
         raise InfrastructureError(
             f"{death.message}; the candidate is not to blame, since without it: {found}",

@@ -62,6 +62,10 @@ class Workers:
         finally:
             self._allowance = before
 
+    def uncounted(self) -> AbstractContextManager[None]:
+        """What the block takes is not the candidate's."""
+        return self._allowance.uncounted()
+
     def submit(self, role: Role, job: Job, files: Mapping[str, bytes] | None = None) -> Reply:
         """One job on the worker of this role; the caller closes the reply.
 
@@ -69,7 +73,7 @@ class Workers:
             InfrastructureError: the machine failed, or the workers are closed.
         """
         if role == "seed":
-            with self._allowance.uncounted():
+            with self.uncounted():
                 return self.send(role, job, files)
         limited = self._allowance.within(job)
         if isinstance(limited, Unanswered):

@@ -219,3 +219,18 @@ def test_a_session_is_not_cut_short_so_that_no_side_is_blamed_for_it() -> None:
     assert (verdict.status, verdict.checks[-1].name) == ("TIMEOUT", "confirm")
     assert "timing session, b:all checks" in verdict.checks[-1].message
     assert all(limit_s in (30.0, 60.0, 120.0) or role == "seed" for role, limit_s in asked[-3:])
+
+
+def test_what_the_machine_takes_to_be_tried_after_a_death_does_not_count() -> None:
+    kit = kit_with(killed_by(CompileJob, times=1), candidate_s=100.0)
+    assert kit.judge(gain=1.05).accepted
+    slow(kit, lambda role, job: 0.0)
+    workers = kit.gate.bench.workers
+    ticks = workers.pauses.clock.base
+
+    def sound() -> str:
+        ticks.now_s += 200.0  # type: ignore[attr-defined]
+        return ""
+
+    workers.fault = sound
+    assert kit.judge(gain=1.06, deadly=1).accepted
