@@ -99,19 +99,18 @@ def _is_sound(setup: Setup, lanes: list[Lane], lane: Lane, tally: Tally) -> bool
         wait_for_room(setup)
     with setup.interrupts.interruptible():
         fault = lane.judge.machine_fault()
-    tally.waited_s += setup.clock() - began_s
-    if not fault:
+    if fault:
+        wait_s = tally.patience.bear(fault)
+        note = f"this machine does not run the seed: {fault}; trying again in {wait_s:.0f} s"
+        facts = {"task": lane.task.name, "message": note, "elapsed_s": elapsed_s(setup)}
+        append(setup, "machine_fault", facts)
+        tell(setup, lanes, "notice", lane, note=note)
+        with setup.interrupts.interruptible():
+            setup.sleep(wait_s)
+    else:
         tally.patience.sound()
-        return True
-    wait_s = tally.patience.bear(fault)
-    note = f"this machine does not run the seed: {fault}; trying again in {wait_s:.0f} s"
-    facts = {"task": lane.task.name, "message": note, "elapsed_s": elapsed_s(setup)}
-    append(setup, "machine_fault", facts)
-    tell(setup, lanes, "notice", lane, note=note)
-    with setup.interrupts.interruptible():
-        setup.sleep(wait_s)
-    tally.waited_s += wait_s
-    return False
+    tally.waited_s += setup.clock() - began_s  # by the run's clock: a pause is no wait
+    return not fault
 
 
 def note_slowed(

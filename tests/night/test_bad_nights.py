@@ -113,6 +113,20 @@ def test_a_machine_that_recovers_costs_a_wait_and_no_candidate(store: LineageSto
     assert longest == 3.0
 
 
+def test_a_wait_that_a_pause_makes_longer_is_not_taken_off_the_judgement(
+    store: LineageStore,
+) -> None:
+    """Its seconds would be less than none: the run's clock stood still meanwhile."""
+    faults = iter(["a driver restarts"])
+    judge = fakes.FakeJudge(status=policy, fault=lambda: next(faults, ""))
+    judge.fails = lambda candidate: len(judge.judged) <= 1
+    night = Night(store, judge, sleep=lambda seconds: None)
+    assert loop.run(night.setup) == "candidates"
+    with store.database.reading() as connection:
+        longest = connection.exec_driver_sql("SELECT max(seconds) FROM verdicts").scalar()
+    assert longest == 2.0
+
+
 def test_faults_with_good_work_in_between_are_not_counted_together(store: LineageStore) -> None:
     """Five nights' worth of single faults: patience is for those that follow one another."""
     judge = fakes.FakeJudge(status=policy)
