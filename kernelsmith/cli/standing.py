@@ -24,11 +24,11 @@ def state_of(run: "RunStanding") -> str:
         return run.last
     if was_killed(run):
         return "interrupted"
-    if run.stop_requested:
-        return "stopping"
     if run.pausing:
         return "pausing"
-    return "paused" if run.paused else "running"
+    if run.paused:  # asked to stop before, it does so after the thaw
+        return "paused"
+    return "stopping" if run.stop_requested else "running"
 
 
 def is_over(run: "RunStanding") -> bool:

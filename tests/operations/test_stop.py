@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kernelsmith.cli import stopping
 from kernelsmith.cli.reading import opened
+from kernelsmith.cli.standing import state_of
 from kernelsmith.lineage import queries, standings
 from tests.cli.asking import one_error_line, run_of
 from tests.operations.processes import LONG, until
@@ -47,6 +48,16 @@ def test_a_run_that_ended_just_before_is_neither_signalled_nor_called_out_of_rea
         run = standings.run_standing(connection, queries.find_run(connection, "latest"))
     process = {**run.began["process"], "started_ticks": -1}  # another has its number: this one
     stopping._interrupt(replace(run, began={**run.began, "process": process}))
+
+
+def test_a_run_paused_after_it_was_asked_to_stop_is_paused(start, tmp_path: Path) -> None:
+    going(start, KS_SLEEP_S="30")
+    with opened(tmp_path / "runs.db") as connection:
+        run = standings.run_standing(connection, queries.find_run(connection, "latest"))
+    asked = replace(run, stop_requested=True)
+    assert state_of(asked) == "stopping"
+    assert state_of(replace(asked, pausing=True)) == "pausing"
+    assert state_of(replace(asked, paused=True)) == "paused"
 
 
 def test_a_run_whose_process_is_gone_is_not_asked(start, kernelsmith) -> None:
