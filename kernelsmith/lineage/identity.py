@@ -3,7 +3,7 @@ back a journal and folds in a log, whoever's they are."""
 
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,6 +14,7 @@ OTHER_HINT = "name another file with --db or KERNELSMITH_DB"
 AS_IT_LIES = "mode=ro&immutable=1"
 """Nothing is made beside the file, no lock is taken; what lies in its log is not seen."""
 RESTORE = "restore a backup, or recover rows with `sqlite3 FILE .recover`"
+MOST_LOOKS = 10
 
 
 def refuse_strangers(path: Path, busy_timeout_s: float, *, whole: bool = False) -> None:
@@ -37,6 +38,19 @@ def refuse_strangers(path: Path, busy_timeout_s: float, *, whole: bool = False) 
         )
     if path.stat().st_size == 0:
         return  # SQLite's own empty database: there is nothing to harm
+    for looks in range(1, MOST_LOOKS + 1):
+        seen = _stamps(path)
+        try:
+            _look(path, busy_timeout_s, whole)
+            return
+        except (DatabaseError, sqlite3.DatabaseError):
+            # Without a lock, and while somebody folded a log in: the file never was as it looked.
+            if looks == MOST_LOOKS or _stamps(path) == seen:
+                raise
+
+
+def _look(path: Path, busy_timeout_s: float, whole: bool) -> None:
+    """Raises what :func:`refuse_strangers` does of a plain file that is not empty."""
     # By SQLite alone: a file that this process opens and closes by itself loses the locks that
     # SQLite holds on it in this process. With its log, if there is one: a checkpoint that was cut
     # off leaves the file half new.
@@ -93,6 +107,16 @@ def has_bytes(path: Path, suffix: str) -> bool:
 def primary_code(error: BaseException | None) -> int:
     """SQLite's result code without its details; 0 of anything else."""
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+
+
+def _stamps(path: Path) -> list[tuple[int, int, int]]:
+    """What is another one after the file or its log was written."""
+    found = []
+    for each in (path, path.with_name(path.name + "-wal")):
+        with suppress(FileNotFoundError):
+            at = each.stat()
+            found.append((at.st_ino, at.st_size, at.st_mtime_ns))
+    return found
 
 
 def _refuse_another(path: Path, connection: sqlite3.Connection) -> int:

@@ -15,7 +15,7 @@ from alembic.script import ScriptDirectory
 from kernelsmith.errors import DatabaseError, KernelsmithError, StorageError
 from kernelsmith.lineage import database, models
 from kernelsmith.lineage.store import open_store
-from tests.lineage.asking import files_end_at
+from tests.lineage.asking import counted, files_end_at
 from tests.loop import fakes
 
 MIGRATIONS = Path(database.__file__).parent / "migrations"
@@ -98,6 +98,28 @@ def test_who_reads_beside_a_writer_takes_none_of_its_locks(tmp_path: Path) -> No
     assert seen.execute("SELECT count(*) FROM events WHERE kind = 'note'").fetchone() == (1,)
     seen.close()
     store.close()
+
+
+@pytest.mark.slow
+def test_who_comes_while_others_write_and_leave_sees_no_damage(tmp_path: Path) -> None:
+    """Each folds the log in as it leaves, into a file that the next may be reading as it lies."""
+    path = tmp_path / "runs.db"
+    store = open_store(path)
+    run_id = store.append("", "run", fakes.run_payload([fakes.make_task()]))
+    for _ in range(1000):
+        store.append(run_id, "note", {"text": os.urandom(4000).hex()})
+    store.close()
+    script = (
+        "import os, sys; from pathlib import Path; from kernelsmith.lineage.store import *\n"
+        "for _ in range(25):\n"
+        "    store = open_existing(Path(sys.argv[1]))\n"
+        "    store.append(sys.argv[2], 'note', {'text': os.urandom(3000).hex()})\n"
+        "    store.close()\n"
+    )
+    words = [sys.executable, "-c", script, str(path), run_id]
+    others = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [each.communicate(timeout=120)[1] for each in others] == ["", "", ""]
+    assert counted(path, "events") == 1 + 1000 + 3 * 25
 
 
 def test_a_checkpoint_that_a_full_disk_cut_off_is_no_damage(tmp_path: Path) -> None:

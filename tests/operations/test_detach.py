@@ -77,10 +77,23 @@ def test_a_start_that_fails_tells_its_caller_as_without_detach(
     assert found[2] == kernelsmith(*words)[2]
 
 
-def test_ctrl_c_while_it_starts_ends_what_was_started(start, tmp_path: Path) -> None:
-    process = start("run", "toy", "--detach", *LONG, KS_PROVE_S="2")
+def starting(start, tmp_path: Path, prove_s: str):
+    """What was called with ``--detach``, and the processes that it has started so far."""
+    process = start("run", "toy", "--detach", *LONG, KS_PROVE_S=prove_s)
     until(lambda: [*tmp_path.glob(".kernelsmith-starting-*.out")])
-    begun = until(lambda: children(process.pid))
+    return process, until(lambda: children(process.pid))
+
+
+def test_a_start_that_is_killed_is_said_to_be(start, tmp_path: Path) -> None:
+    process, begun = starting(start, tmp_path, "30")
+    for each in begun:
+        os.kill(each, signal.SIGKILL)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, "killed by signal 9" in one_error_line(err)) == (4, True)
+
+
+def test_ctrl_c_while_it_starts_ends_what_was_started(start, tmp_path: Path) -> None:
+    process, begun = starting(start, tmp_path, "2")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
