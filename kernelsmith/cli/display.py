@@ -41,7 +41,7 @@ def progress(
         if not latest:
             return "starting …"
         happening, came_s = latest[-1]
-        return _table(happening, pauses.clock() - came_s, pauses.level)
+        return _table(happening, pauses.clock() - came_s, _pause_of(pauses))
 
     with Live(get_renderable=screen, console=console, refresh_per_second=2, transient=True) as live:
 
@@ -130,8 +130,15 @@ def _verdict_words(verdict: Verdict, device: str) -> str:
     return f"{words} ({seconds:.1f} s)"
 
 
-def _table(happening: Happening, since_s: float, level: str | None) -> "Table":
-    """``since_s``: active seconds since it happened; ``level``: at which the run is paused."""
+def _pause_of(pauses: Pauses) -> str:
+    """How a run is paused, or about to be; "" if it goes on."""
+    if pauses.level is None:
+        return ""
+    return f"{'paused' if pauses.clock.stands else 'pausing'} ({pauses.level})"
+
+
+def _table(happening: Happening, since_s: float, pause: str) -> "Table":
+    """``since_s``: active seconds since it happened; ``pause``: see :func:`_pause_of`."""
     from rich.table import Table
     from rich.text import Text
 
@@ -148,8 +155,8 @@ def _table(happening: Happening, since_s: float, level: str | None) -> "Table":
         now = f"judging {happening.candidate.id} of {happening.task} since {since_s:.0f} s: {what}"
     elif happening.kind == "retiming" and happening.candidate is not None:
         now = f"timing {happening.candidate.id} against the seed since {since_s:.0f} s"
-    if level is not None or happening.kind == "paused":
-        now = f"paused ({level})" if level else "paused"
+    if pause or happening.kind == "paused":
+        now = pause or "paused"
     table = Table(
         title=Text(printing.visible(title)),
         title_justify="left",

@@ -10,6 +10,7 @@ from kernelsmith import loop
 from kernelsmith.cli import display
 from kernelsmith.lane import Progress
 from kernelsmith.model import new_candidate
+from kernelsmith.pauses import Level, Pauses
 
 HOSTILE = "faster \x1b]0;owned\x07 [red]x[/red] \u202egnp\u202c :smile:"
 
@@ -53,10 +54,22 @@ def test_notes_are_shown_and_never_obeyed(terminal: bool, monkeypatch: pytest.Mo
     assert "\u202e" not in shown
 
 
-@pytest.mark.parametrize(("level", "told"), [(None, "judging"), ("freeze", "paused (freeze)")])
-def test_a_paused_run_says_so(level: str | None, told: str) -> None:
-    stream = io.StringIO()
-    Console(file=stream, width=200).print(display._table(happening("proposed"), 30.0, level))
+@pytest.mark.parametrize(
+    ("level", "stands", "told"),
+    [
+        (None, False, "judging"),
+        ("resident", False, "pausing (resident)"),  # its judgement under way ends first
+        ("freeze", True, "paused (freeze)"),
+    ],
+)
+def test_a_paused_run_says_so(level: Level | None, stands: bool, told: str) -> None:
+    stream, pauses = io.StringIO(), Pauses()
+    if level:
+        pauses.close(level)
+    if stands:
+        pauses.clock.stop()
+    shown_as = display._pause_of(pauses)
+    Console(file=stream, width=200).print(display._table(happening("proposed"), 30.0, shown_as))
     shown = stream.getvalue()
     assert "0:31 gone" in shown
     assert told in shown
