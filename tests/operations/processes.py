@@ -18,7 +18,7 @@ def until(what: Callable[[], Any]) -> Any:
     give_up_s = time.monotonic() + TIMEOUT_S
     while not (found := what()):
         assert time.monotonic() < give_up_s, "it did not come"
-        time.sleep(0.02)
+        time.sleep(0.005)
     return found
 
 

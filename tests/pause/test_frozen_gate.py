@@ -20,6 +20,7 @@ from kernelsmith.pauses import Pauses
 from kernelsmith.ports import Rooted, Sandbox
 from kernelsmith.sandbox import freezing
 from kernelsmith.sandbox.choose import choose
+from tests.operations.processes import until
 from tests.pause.test_freezing import processor_ticks
 
 LONG_S, SHORT_S = 1.5, 0.3
@@ -54,13 +55,6 @@ def gate(sandbox: Sandbox) -> Iterator[Gate]:
     made._reference.compute(task.cases)
     yield made
     made.close()
-
-
-def until(true: Callable[[], Any]) -> None:
-    over_s = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < over_s
-        time.sleep(0.005)
 
 
 def asks_of(gate: Gate, count: int) -> list[Ask]:

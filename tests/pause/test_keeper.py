@@ -4,7 +4,7 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +16,7 @@ from kernelsmith.errors import EvidenceError, KernelsmithError, SandboxError, St
 from kernelsmith.interrupts import Interrupts
 from kernelsmith.pauses import Pauses
 from kernelsmith.pausing import REASON, Keeper
-
-PATIENCE_S = 20.0
+from tests.operations.processes import until
 
 
 @dataclass(frozen=True)
@@ -135,14 +134,6 @@ class Rig:
 @pytest.fixture
 def rig() -> Rig:
     return Rig()
-
-
-def until(found: Callable[[], Any]) -> Any:
-    over_s = time.monotonic() + PATIENCE_S
-    while not (what := found()):
-        assert time.monotonic() < over_s
-        time.sleep(0.002)
-    return what
 
 
 @contextmanager
