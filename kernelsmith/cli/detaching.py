@@ -65,7 +65,7 @@ def detachable(command: Callable[..., None]) -> Callable[..., None]:
             raise InputError("--output is where a detached run's output goes", hint="add --detach")
         command(**values, ready=functools.partial(_tell_ready, ready_fd))
 
-    return options.joined(called, command, _options, "ready")
+    return options.joined(called, command, options.of_signature(_options).values(), "ready")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ import logging
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -126,7 +127,7 @@ def send(db: Path, run_id: str, named: Path | None, operations: Operations) -> l
     return [problem for problem in problems if problem]
 
 
-@operating.with_operations
+@partial(operating.with_operations, metrics=False)
 def summary_of(
     run_id: Annotated[
         str, typer.Argument(metavar="[RUN]", help="Run id, its beginning; default the latest.")
@@ -150,6 +151,9 @@ def summary_of(
         printing.document("summary", fields(what))
     else:
         print(text(what))
-    problems = send(path, name, db, operations) if send_it else []
-    if problems:
-        raise InfrastructureError("; ".join(problems), hint="the log says more: --log FILE")
+    if send_it:
+        with operating.telling(operations, path) as telling:
+            telling.name_run(name)
+            problems = send(path, name, db, operations)
+        if problems:
+            raise InfrastructureError("; ".join(problems), hint="the log says more: --log FILE")

@@ -1,11 +1,9 @@
 """What a run tells while it goes on: the options of it, and the parts behind them opened."""
 
 import functools
-import inspect
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,8 +16,6 @@ from kernelsmith.config import Operations
 if TYPE_CHECKING:
     from kernelsmith.operations.logs import JsonLines
     from kernelsmith.operations.metrics import Collector
-
-_LOG = logging.getLogger(__name__)
 
 
 def _options(
@@ -59,16 +55,24 @@ def _options(
     """The options; only their signature is used."""
 
 
-def with_operations(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options above beside its own; it takes them as ``operations``."""
-    names = inspect.signature(_options).parameters
+def with_operations(command: Callable[..., None], *, metrics: bool = True) -> Callable[..., None]:
+    """A command with the options above beside its own; it takes them as ``operations``.
+    ``metrics``: whether it serves or writes any."""
+    asked = {
+        name: option
+        for name, option in options.of_signature(_options).items()
+        if metrics or not name.startswith("metrics")
+    }
 
     @functools.wraps(command)
     def called(**values: Any) -> None:
-        given = {name: values.pop(name) for name in names}
-        command(**values, operations=config.operations(config.load().operations, **given))
+        given = {name: values.pop(name) for name in asked}
+        operations = config.operations(config.load().operations, **given)
+        if not metrics:
+            operations = replace(operations, metrics_port=None, metrics_to=None)
+        command(**values, operations=operations)
 
-    return options.joined(called, command, _options, "operations")
+    return options.joined(called, command, asked.values(), "operations")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +82,7 @@ class Telling:
     lines: "JsonLines | None"
     collector: "Collector | None"
 
-    def name_run(self, run_id: str, left_s: Callable[[], float]) -> None:
+    def name_run(self, run_id: str, left_s: Callable[[], float] | None = None) -> None:
         """From here on everything is told of this run."""
         if self.lines is not None:
             self.lines.run_id = run_id

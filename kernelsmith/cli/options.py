@@ -1,7 +1,7 @@
 """Options that several commands share."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -61,14 +61,21 @@ def folders(given: list[Path] | None, settings: Settings) -> tuple[Path, ...]:
     return tuple(given) if given else settings.tasks
 
 
+def of_signature(function: Callable[..., None]) -> dict[str, inspect.Parameter]:
+    """The options that a function's signature asks for."""
+    return dict(inspect.signature(function, eval_str=True).parameters)
+
+
 def joined(
-    called: Callable[..., None], command: Callable[..., None], more: Callable[..., None], name: str
+    called: Callable[..., None],
+    command: Callable[..., None],
+    more: Iterable[inspect.Parameter],
+    name: str,
 ) -> Callable[..., None]:
-    """``called`` with the options of ``command``, those of the signature ``more`` behind them, and
-    without ``name``: it makes that parameter of ``command`` out of what ``more`` asks for."""
-    own = inspect.signature(command, eval_str=True).parameters.values()
-    added = inspect.signature(more, eval_str=True).parameters.values()
-    parameters = [*(each for each in own if each.name != name), *added]
+    """``called`` with the options of ``command``, ``more`` behind them, and without ``name``: it
+    makes that parameter of ``command`` out of what ``more`` asks for."""
+    own = of_signature(command).values()
+    parameters = [*(each for each in own if each.name != name), *more]
     parameters.sort(key=lambda each: each.kind)  # keyword-only parameters of ours come last
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     called.__annotations__ = {each.name: each.annotation for each in parameters}

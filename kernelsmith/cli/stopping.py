@@ -54,13 +54,18 @@ def stop(
         store.close()
     if not runs:
         print("nothing runs here")
-    codes = [_end_of(path, run.id) for run in runs] if wait else [0]
+    codes = [_end_of(path, run.id) for run in runs if wait and not run.paused]
     if any(codes):
         raise typer.Exit(max(codes))
 
 
 def _stop(store: "LineageStore", run: "RunStanding", now: bool) -> str:
     """Does it; says what was done."""
+    if run.paused:
+        return (
+            f"left run {run.id} paused: `kernelsmith thaw {run.id}` first, or "
+            f"`kernelsmith pause {run.id} --level journal` ends it"
+        )
     if now:
         _interrupt(run)
         return f"interrupted run {run.id}; to go on: kernelsmith resume {run.id}"
@@ -120,11 +125,7 @@ def _running(store: "LineageStore") -> "list[RunStanding]":
 
     with store.database.reading() as connection:
         found = [standings.run_standing(connection, name) for name in queries.run_ids(connection)]
-    return [
-        run
-        for run in found
-        if not is_over(run) and not run.paused and is_alive(run.began["process"])
-    ]
+    return [run for run in found if not is_over(run) and is_alive(run.began["process"])]
 
 
 def _end_of(path: Path, run_id: str) -> int:

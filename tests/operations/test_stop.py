@@ -7,6 +7,7 @@ from pathlib import Path
 from kernelsmith.cli import stopping
 from kernelsmith.cli.reading import opened
 from kernelsmith.cli.standing import state_of
+from kernelsmith.interrupts import EXIT_PAUSED
 from kernelsmith.lineage import queries, standings
 from tests.cli.asking import one_error_line, run_of
 from tests.operations.processes import LONG, until
@@ -38,6 +39,16 @@ def test_stop_now_interrupts_and_waits_for_the_runs_own_exit_code(start, kernels
     code, out, _ = kernelsmith("stop", "--all", "--now", "--wait")
     assert (code, "kernelsmith resume" in out) == (130, True)
     assert run.wait(timeout=20) == 130
+
+
+def test_a_paused_run_is_left_paused_by_a_stop_of_all_which_says_so(start, kernelsmith) -> None:
+    run = going(start)
+    assert kernelsmith("pause", "latest", "--level", "resident", "--timeout", "60s")[0] == 0
+    code, out, _ = kernelsmith("stop", "--all", "--now", "--wait")
+    assert (code, out.startswith("left run "), "--level journal" in out) == (0, True, True)
+    assert run.poll() is None
+    assert kernelsmith("pause", "latest", "--level", "journal", "--timeout", "60s")[0] == 0
+    assert run.wait(timeout=20) == EXIT_PAUSED
 
 
 def test_a_run_that_ended_just_before_is_neither_signalled_nor_called_out_of_reach(

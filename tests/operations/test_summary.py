@@ -89,8 +89,11 @@ def test_a_killed_run_has_a_summary_too(start, kernelsmith, tmp_path: Path) -> N
     assert "interrupted (cpu)" in out.splitlines()[0]
     _, out, _ = kernelsmith("summary", "--json")
     assert json.loads(out)["schema"] == "kernelsmith.summary/1"
-    code, _, err = kernelsmith("summary", "--send", "--summary-to", "nowhere/x")
+    words = ("summary", "--send", "--summary-to", "nowhere/x", "--log", "late.jsonl")
+    code, _, err = kernelsmith(*words)
     assert (code, "nowhere/x" in one_error_line(err)) == (4, True)
+    logged = lines((tmp_path / "late.jsonl").read_text())
+    assert "summary_failed" in [each["event"] for each in logged]
 
 
 def test_an_interrupted_run_tells_what_to_do(start, tmp_path: Path) -> None:
