@@ -144,6 +144,9 @@ class Keeper:
             del self._noted[0]
 
     def _look(self, book: Book) -> None:
+        if self.interrupts.requested:
+            self._let_end()
+            return
         word = book.latest()
         if word.kind == "pause_requested":
             self._pause(book, word)
@@ -151,6 +154,13 @@ class Keeper:
             self._thaw(book)
         elif self.pauses.level == "freeze":
             self.sandbox.pause()  # whatever was started while the others were being stopped
+
+    def _let_end(self) -> None:
+        """The main thread heard the signal, wherever it waits; but it may wait for another thread
+        of the gate, whose job stands still: that gets its end too."""
+        if self.pauses.level is not None:
+            self.sandbox.resume()
+            self.pauses.fail(InfrastructureError("the run was ended while it was paused"))
 
     # ---------------------------------------------------------------------------------------- pause
 
@@ -166,7 +176,6 @@ class Keeper:
             return
         if level == "journal":
             self.interrupts.pause(REASON)  # the main thread records it on its way out
-            self._ended.wait()
             return
         self.pauses.close(level)
         if level == "freeze" and not self._froze(book):
@@ -216,7 +225,7 @@ class Keeper:
         look_s = time.monotonic() + self.look_s
         under_way, cut = self.pauses.calls_under_way(), 0
         while self.pauses.calls_under_way() or (level == "resident" and not self.pauses.resting):
-            if self._waited(POLL_S):
+            if self._waited(POLL_S) or self.interrupts.requested:
                 return None
             now_s = time.monotonic()
             if now_s >= until_s:
@@ -237,7 +246,7 @@ class Keeper:
             self.sandbox.resume()
             # Those that stood still in the middle of a job are asked, not others in their stead.
             while self.pauses.jobs_under_way():
-                if self._waited(POLL_S):
+                if self._waited(POLL_S) or self.interrupts.requested:
                     return
         paused_s = 0.0 if self._paused is None else time.monotonic() - self._paused_at_s
         nonce = secrets.token_hex(8)

@@ -27,7 +27,6 @@ REASONS = {
     "operations/metrics.py _written.join": "its thread waits for an event that was just set",
     "pauses.py admit.wait": THAW,
     "pauses.py rest.wait": THAW,
-    "pausing.py _pause.wait": "its own thread, until the run ends, which it has just asked for",
     "proposers/agent/budget.py admit.wait": "each ticket in flight is settled, its call having a "
     "time limit",
     "proposers/agent/crew.py _note_done.result": DONE,

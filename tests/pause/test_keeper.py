@@ -16,7 +16,7 @@ from kernelsmith.errors import EvidenceError, KernelsmithError, SandboxError, St
 from kernelsmith.interrupts import Interrupts
 from kernelsmith.pauses import Pauses
 from kernelsmith.pausing import REASON, Keeper
-from tests.operations.processes import until
+from tests.operations.processes import TIMEOUT_S, until
 
 
 @dataclass(frozen=True)
@@ -275,6 +275,32 @@ def test_a_pause_at_the_record_ends_the_run_as_sigterm_does(rig: Rig) -> None:
         rig.ask_pause("journal")
         until(lambda: rig.interrupts.requested)
     assert (rig.interrupts.reason, rig.interrupts.exit_code) == (REASON, 75)
+
+
+@pytest.mark.parametrize("asked", ["by the record", "by a signal"])
+def test_an_end_reaches_a_second_thread_of_the_gate_whose_job_stands_still(
+    rig: Rig, asked: str
+) -> None:
+    """The main thread, which hears the signal, waits for it on its way out."""
+    got: list[KernelsmithError] = []
+
+    def beside_another() -> None:
+        with pytest.raises(KernelsmithError) as caught:
+            rig.pauses.admit()
+        got.append(caught.value)
+
+    with rig.keeping():
+        rig.ask_pause("freeze")
+        rig.until("paused")
+        other = threading.Thread(target=beside_another)
+        other.start()
+        if asked == "by the record":
+            rig.ask_pause("journal")
+        else:
+            rig.interrupts.requested = True
+        other.join(TIMEOUT_S)
+        assert [each.message for each in got] == ["the run was ended while it was paused"]
+        assert rig.sandbox.said[-1] == "resume"
 
 
 def test_a_machine_that_was_suspended_is_noticed(rig: Rig) -> None:
