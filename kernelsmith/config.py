@@ -222,9 +222,17 @@ def operations(
     if found.metrics_port is not None and not 0 <= found.metrics_port <= 65535:
         raise InputError(f"no port {found.metrics_port}", hint="0 takes any free one")
     webhook = found.summary_webhook
-    if webhook and urlsplit(webhook).scheme not in ("http", "https"):
+    if webhook and not _is_web_address(webhook):
         raise InputError("the webhook's address is no http or https URL", hint="https://HOST/PATH")
     return replace(found, secrets=_secrets(variables, webhook))
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not close, a port that is no number
+        return False
 
 
 def _refuse_unknown(name: str, table: Mapping[str, Any], known: Sequence[str]) -> None:

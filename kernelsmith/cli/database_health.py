@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelsmith.cli import printing
+from kernelsmith.cli import options, printing
 from kernelsmith.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,10 +44,12 @@ def examine(path: Path, to: Path | None, *, backup: bool, as_json: bool) -> None
     """Looks, copies what is sound, tells; ends the command with the worst exit code.
 
     Raises:
+        InputError: the copy can have no such place.
         KernelsmithError: as ``lineage.health`` says.
     """
     from kernelsmith.lineage import health
 
+    options.can_be_written(to)
     found = health.examine(path)
     unsound = [each.exit_code for each in found.checks if not each.sound]
     copy = health.back_up(path, to) if backup and not unsound else None

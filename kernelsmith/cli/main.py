@@ -45,8 +45,8 @@ USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[
 
 _EPILOG = (
     "Exit codes: 0 done or accepted; 1 judged and rejected; 2 the input is wrong; 3 something "
-    "needed is missing; 4 the machine failed; 5 the evidence cannot be trusted; 75 paused by a "
-    "signal; 130 interrupted."
+    "needed is missing; 4 the machine failed; 5 the evidence cannot be trusted; 75 paused to "
+    "the record; 130 interrupted."
 )
 
 

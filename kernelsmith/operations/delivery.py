@@ -114,5 +114,5 @@ def to_command(command: str, text: str, timeout_s: float = COMMAND_TIMEOUT_S) ->
                 f"it did not end within {timeout_s:g} s and was killed"
             ) from error
     if process.returncode:
-        told = said.strip()[-MAX_TOLD_CHARS:]
+        told = said.strip()[-MAX_TOLD_CHARS:] or "it said nothing"
         raise InfrastructureError(f"it failed ({process.returncode}): {told}")

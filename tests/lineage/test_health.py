@@ -124,6 +124,7 @@ def test_a_file_that_is_there_is_never_written_over(
     (tmp_path / "mine").write_text("mine")
     for words, says in (
         (("--db", str(path), "--to", str(tmp_path / "mine")), "is there already"),
+        (("--db", str(path), "--to", str(tmp_path / "nowhere" / "x")), "is no folder"),
         (("--db", str(path), "--to", "x", "--no-backup"), "contradict"),
         (("--to", "x"), "doctor --db"),
         ((str(path),), "doctor --db"),

@@ -196,6 +196,12 @@ def test_the_file_of_settings_says_where_it_goes_and_the_environment_wins(
     table = {"summary_webhook": "https://a/b"}
     found = operations(table, {"KERNELSMITH_SUMMARY_WEBHOOK": "https://c/d"})
     assert found.summary_webhook == "https://c/d"
+
+
+@pytest.mark.parametrize(
+    "url", ["hooks.example.com/secret", "http://[::1/secret", "http:///secret", "http://a:b/secret"]
+)
+def test_a_webhook_that_is_no_address_is_refused_before_the_run_and_not_told(url: str) -> None:
     with pytest.raises(InputError, match="no http or https") as caught:
-        operations({}, {"KERNELSMITH_SUMMARY_WEBHOOK": "hooks.example.com/secret"})
+        operations({}, {"KERNELSMITH_SUMMARY_WEBHOOK": url})
     assert "secret" not in str(caught.value)
