@@ -6,6 +6,7 @@ is counted in this process.
 """
 
 import logging
+import sys
 import threading
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator
@@ -102,6 +103,7 @@ def served(db: Path, port: int | None, address: str, to: Path | None) -> Iterato
             stack.callback(server.shutdown)
             where = f"http://{address}:{server.server_port}/metrics"
             _LOG.info("metrics at %s", where, extra={"event": "metrics", "facts": {"url": where}})
+            print(f"metrics at {where}", file=sys.stderr, flush=True)  # with its port
         if to is not None:
             stack.enter_context(_written(registry, to))
         yield collector

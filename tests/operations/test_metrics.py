@@ -43,19 +43,13 @@ def scrape(url: str) -> str:
         return str(answer.read().decode())
 
 
-def address(log: Path) -> str:
-    said = lines(log.read_text()) if log.exists() else []
-    urls = [each["url"] for each in said if each["event"] == "metrics"]
-    return urls[0] if urls else ""
-
-
 def test_a_run_is_scraped_while_it_goes_on(start: Any, tmp_path: Path) -> None:
-    run = start(
-        *("run", "toy", *LONG, "--seed", "4", "--metrics-port", "0", "--log", "log.jsonl"),
-        KS_SLEEP_S="0.05",
-    )
-    url = until(lambda: address(tmp_path / "log.jsonl"))
+    words = ("run", "toy", *LONG, "--seed", "4", "--metrics-port", "0", "--log", "log.jsonl")
+    run = start(*words, KS_SLEEP_S="0.05")
+    url = run.stderr.readline().removeprefix("metrics at ").strip()
     assert url.startswith("http://127.0.0.1:")
+    logged = lines((tmp_path / "log.jsonl").read_text())
+    assert [each["url"] for each in logged if each["event"] == "metrics"] == [url]
 
     def with_a_winner() -> Any:
         found = parsed(scrape(url))
