@@ -3,6 +3,7 @@ each of its writes and messages.
 
     python benchmarks/night/kills.py [--kills 300] [--minutes 40]
     tests/ci/engine.sh python benchmarks/night/kills.py --sandbox docker --engine --kills 400
+    python benchmarks/night/kills.py --add FILE
 
 Goes on from ``benchmarks/results/night_kills.json`` until there are so many kills, or the time is
 up. What is killed: the loop's process (within a span of its start, right after a line of progress,
@@ -74,9 +75,13 @@ def main() -> int:
     parser.add_argument("--engine", action="store_true", help="kill the engine of DOCKER_HOST too")
     parser.add_argument("--again", action="store_true", help="forget what was found before")
     parser.add_argument("--result", type=Path, default=RESULT)
+    parser.add_argument("--add", type=Path, help="put in another --result, made at the same time")
     options = parser.parse_args()
-    agent_night.adopt()
     document = _before(options)
+    if options.add:
+        found = _write(_added(document, json.loads(options.add.read_text())), options.result)
+        return 1 if found["problems"] else 0
+    agent_night.adopt()
     until_s = time.monotonic() + 60.0 * options.minutes
     with tempfile.TemporaryDirectory() as name:
         _strike_points(document, options, Path(name))
@@ -102,6 +107,28 @@ def _before(options: argparse.Namespace) -> dict[str, Any]:
         "nights": [],
         "moments": [],
         "points": {"of_a_run": 0, "struck": [], "problems": []},
+    }
+
+
+def _added(document: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """The nights of both; of the points that both struck, the first one's."""
+    first, mine, its = len(document["nights"]), document["points"], other["points"]
+    done = {(each["point"], each["fault"]) for each in mine["struck"]}
+    fresh = [each for each in its["struck"] if (each["point"], each["fault"]) not in done]
+    problems = [each for each in its["problems"] if each not in mine["problems"]]
+    return {
+        **document,
+        "calls": [*document["calls"], *other["calls"]],
+        "nights": [*document["nights"], *other["nights"]],
+        "moments": [
+            *document["moments"],
+            *({**each, "night": first + each["night"]} for each in other["moments"]),
+        ],
+        "points": {
+            **mine,
+            "struck": [*mine["struck"], *fresh],
+            "problems": [*mine["problems"], *problems],
+        },
     }
 
 
