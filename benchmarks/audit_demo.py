@@ -8,7 +8,6 @@ bits.
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import time
@@ -24,8 +23,13 @@ from kernelsmith.devices.cpu.epoch import cpu_facts
 def main() -> None:
     load, begun = os.getloadavg()[0], time.monotonic()
     command = [str(Path(sys.executable).parent / "kernelsmith"), "audit", "--demo", "--json"]
-    out = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        out = process.stdout.read()
+        _, status, used = os.wait4(process.pid, 0)  # of this one alone, whatever ran before it
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(process.returncode)
     document = {
         "schema": "kernelsmith.benchmark.audit_demo/1",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
