@@ -9,6 +9,7 @@ import typer
 
 from kernelsmith import config
 from kernelsmith.cli import options
+from kernelsmith.cli.reading import opened
 from kernelsmith.errors import MissingError
 from kernelsmith.interrupts import listening
 
@@ -51,14 +52,10 @@ def proxy(
 
 def _is_run(db: Path, name: str) -> bool:
     """Whether a run of the database has this name, also one that began just now."""
-    from kernelsmith.lineage import database, queries
+    from kernelsmith.lineage import queries
 
-    opened = database.open_for_reading(db)
-    try:
-        with opened.reading() as connection:
-            return name in queries.run_ids(connection, name)
-    finally:
-        opened.close()
+    with opened(db) as connection:
+        return name in queries.run_ids(connection, name)
 
 
 def _default_upstream() -> str:

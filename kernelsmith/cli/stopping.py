@@ -90,8 +90,14 @@ def _interrupt(run: "RunStanding") -> None:
         )
     if alive:  # else it was quicker
         number = signal.SIGTERM if ignores(process, signal.SIGINT) else signal.SIGINT
-        with suppress(ProcessLookupError):
-            os.kill(int(process["pid"]), number)
+        try:
+            with suppress(ProcessLookupError):
+                os.kill(int(process["pid"]), number)
+        except PermissionError as error:
+            raise InputError(
+                f"run {run.id} is driven by another user, who alone can interrupt it",
+                hint="without --now it stops at its next candidate",
+            ) from error
 
 
 def _named(store: "LineageStore", run_id: str) -> "RunStanding":
