@@ -7,6 +7,7 @@ and opens.
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ LEVELS: tuple[Level, ...] = ("resident", "freeze", "journal")
 RESERVED = ("memory",)
 """Levels that a later version may have: all memory frozen to the disk."""
 POLL_S = 0.1
+ASLEEP_S = 1.0
+"""A machine that was suspended for less has not been: two clocks are not read at one moment."""
 
 
 Note = tuple[str, Mapping[str, Any]]
@@ -56,13 +59,20 @@ class _Turn:
         self.stack.close()
 
 
+def asleep_s() -> float:
+    """For how long this machine has been suspended since some moment."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
 @dataclass(slots=True, kw_only=True)
 class Pauses:
     """A run's pauses. ``clock`` counts the run's active seconds; ``epoch`` how often its workers
-    stood still: what a job measured across one counts for nothing."""
+    stood still: what a job measured across one counts for nothing. ``asleep_s``: see there."""
 
     clock: ActiveClock = field(default_factory=ActiveClock)
     epoch: int = 0
+    asleep_s: Callable[[], float] = asleep_s
+    _asleep_s: float = field(init=False)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _level: Level | None = None
     _failure: KernelsmithError | None = None
@@ -70,6 +80,9 @@ class Pauses:
     _turns: list[_Turn] = field(default_factory=list)
     _notes: list[Note] = field(default_factory=list)
     _calls: list[Calls] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._asleep_s = self.asleep_s()
 
     # ------------------------------------------------------------------------- who is asked to wait
 
@@ -109,11 +122,14 @@ class Pauses:
             while self._level == "freeze":
                 self._changed.wait()
             self._raise_failure()
+            self._note_sleep()
             return self.epoch
 
     def overlapped(self, epoch: int) -> bool:
-        """Whether workers stood still since that epoch began."""
-        return self.epoch != epoch
+        """Whether workers stood still since that epoch began, or the whole machine did."""
+        with self._changed:
+            self._note_sleep()
+            return self.epoch != epoch
 
     def note(self, kind: str, payload: Mapping[str, Any]) -> None:
         """Something for the record, written by whoever keeps the pauses."""
@@ -217,6 +233,14 @@ class Pauses:
             self._failure = error
             self._level = None
             self._changed.notify_all()
+
+    def _note_sleep(self) -> None:
+        """A suspended machine is noticed with each job: the keeper's next look may come too late
+        for one that ends just after it."""
+        asleep_s = self.asleep_s()
+        if asleep_s - self._asleep_s > ASLEEP_S:
+            self._asleep_s = asleep_s
+            self.epoch += 1
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

@@ -1,4 +1,4 @@
-"""What conversations with a model wait for while their run is paused."""
+"""What conversations with a model, and jobs, wait for while their run is paused."""
 
 import asyncio
 from typing import Any
@@ -56,3 +56,15 @@ def test_a_wait_between_two_tries_counts_active_seconds() -> None:
         return [*done, waiting.done()]
 
     assert asyncio.run(wait()) == [False, True]
+
+
+def test_a_job_knows_at_its_end_that_the_machine_was_suspended_in_the_middle() -> None:
+    """However soon after it: nobody has to have noticed before."""
+    asleep = [50.0]
+    pauses = Pauses(asleep_s=lambda: asleep[0])
+    began = pauses.admit()
+    asleep[0] += 0.01  # two clocks, read one after the other
+    assert not pauses.overlapped(began)
+    asleep[0] += 3600.0
+    assert pauses.overlapped(began)
+    assert not pauses.overlapped(pauses.admit())
