@@ -43,9 +43,10 @@ def refuse_strangers(path: Path, busy_timeout_s: float, *, whole: bool = False) 
         try:
             _look(path, busy_timeout_s, whole)
             return
-        except (DatabaseError, sqlite3.DatabaseError):
+        except (DatabaseError, sqlite3.DatabaseError) as error:
             # Without a lock, and while somebody folded a log in: the file never was as it looked.
-            if looks == MOST_LOOKS or _stamps(path) == seen:
+            locked = primary_code(error) == sqlite3.SQLITE_BUSY
+            if locked or looks == MOST_LOOKS or _stamps(path) == seen:
                 raise
 
 
