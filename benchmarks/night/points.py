@@ -157,7 +157,7 @@ def _life(
     if disk is not None and struck is not None:
         disk.cut(random.Random(at))
     status = os.waitstatus_to_exitcode(os.waitpid(watched.pid, 0)[1])
-    return _Life(said=said.read_text(errors="replace").splitlines(), code=status, point=struck)
+    return _Life(said=said.read_text(errors="replace").splitlines(True), code=status, point=struck)
 
 
 def _ending(life: _Life, fault: Fault) -> Iterator[str]:

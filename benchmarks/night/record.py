@@ -29,10 +29,11 @@ class Record:
 
 
 def acknowledged(said: Sequence[str]) -> dict[str, str]:
-    """Status by candidate, of what a run said was on record."""
+    """Status by candidate, of what a run said was on record. ``said``: lines with their ends; one
+    that a kill cut short has none, and says nothing."""
     found = {}
     for line in said:
-        if match := SAID.match(line):
+        if line.endswith("\n") and (match := SAID.match(line)):
             word = match.group(3)
             found[match.group(2)] = "ACCEPTED" if word == "accepted" else word
     return found

@@ -136,10 +136,11 @@ def test_a_database_that_is_gone_is_no_early_end(recorded: tuple[Path, Record]) 
 
 def test_lines_of_progress_tell_what_was_acknowledged() -> None:
     lines = [
-        "   0:02  toy  141d3e188f6ff316  judging: reads the clock",
-        "   0:02  toy  141d3e188f6ff316  POLICY at policy: line 4 (0.0 s)",
-        "1:20:02  toy  cded2735537e28cb  accepted (cpu) 6.347x over 9b51f2ccdb33e4be (25.5 s)",
-        "   0:12  toy  c4cbb47becde4820  dropped: the same program as cded2735537e28cb",
+        "   0:02  toy  141d3e188f6ff316  judging: reads the clock\n",
+        "   0:02  toy  141d3e188f6ff316  POLICY at policy: line 4 (0.0 s)\n",
+        "1:20:02  toy  cded2735537e28cb  accepted (cpu) 6.347x over 9b51f2ccdb33e4be (25.5 s)\n",
+        "   0:12  toy  c4cbb47becde4820  dropped: the same program as cded2735537e28cb\n",
+        "   0:13  toy  0f35bb6dbb3eea6e  POL",  # a kill in the middle of the write
     ]
     assert record.acknowledged(lines) == {
         "141d3e188f6ff316": "POLICY",
