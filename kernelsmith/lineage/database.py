@@ -21,6 +21,7 @@ from kernelsmith.lineage.models import APPLICATION_ID, HEAD_REVISION, OLDEST_REA
 
 BUSY_TIMEOUT_S = 30.0
 RUN_PATIENCE_S = 600.0
+LOOK_AGAIN_S = 0.02
 # What comes of values that are not what was written: JSON that does not parse, a name that is not
 # there. Ends of commands and pipes that nobody reads are other errors.
 _NO_SENSE = (ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError)
@@ -167,7 +168,7 @@ def open_for_writing(path: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Data
             # EXTRA: each commit is synced, and so is the folder after the journal of a new file is
             # removed: one that came back after a power cut would undo all that followed it.
             _pragma(connection, "synchronous=EXTRA")
-            _pragma(connection, "journal_mode=WAL")
+            _keep_log(connection, busy_timeout_s)
             if state != HEAD_REVISION:
                 _migrate(path, connection)
         except BaseException:
@@ -308,6 +309,19 @@ def _pragma(connection: Connection, text: str) -> Any:
     """Runs a PRAGMA outside any transaction (``exec_driver_sql`` would begin one)."""
     row = driver_of(connection).execute(f"PRAGMA {text}").fetchone()
     return row[0] if row else None
+
+
+def _keep_log(connection: Connection, busy_timeout_s: float) -> None:
+    """Puts a log beside the file. While another makes it SQLite says at once that it is locked."""
+    until_s = time.monotonic() + busy_timeout_s
+    while True:
+        try:
+            _pragma(connection, "journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= until_s:
+                raise
+        time.sleep(LOOK_AGAIN_S)
 
 
 def _inode(path: Path) -> tuple[int, int]:

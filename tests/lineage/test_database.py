@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -205,6 +206,17 @@ def test_a_locked_database_says_so_after_waiting(tmp_path: Path) -> None:
     store.append(run_id, "note", {})  # and it goes on
     holder.close()
     store.close()
+
+
+def test_who_comes_while_another_makes_the_file_waits_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    maker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    maker.execute("BEGIN IMMEDIATE")
+    later = threading.Timer(0.3, maker.execute, ("ROLLBACK",))
+    later.start()
+    open_store(path).close()
+    later.join()
+    maker.close()
 
 
 def test_an_exclusively_locked_database_says_so(tmp_path: Path) -> None:
