@@ -92,9 +92,14 @@ def _detach(db: Path, output: Path | None, as_json: bool, words: Sequence[str]) 
 
     Raises:
         InputError: the output cannot be written.
+        DatabaseError: nor can it beside the database, since nothing can.
         InfrastructureError: it was killed before.
         typer.Exit: it ended before, with its exit code; it has said why.
     """
+    if output is None:
+        from kernelsmith.lineage.database import can_create
+
+        can_create(db)
     try:
         with _uninterrupted():  # or what was started would be nobody's
             started = _start(db, output, words)

@@ -62,6 +62,7 @@ def test_a_finished_run_is_resumed_in_the_background(ended, kernelsmith, tmp_pat
     ("words", "environment", "code", "says"),
     [
         (("run", "nothing"), {}, 2, "no task named 'nothing'"),
+        (("run", "toy", "--db", "nowhere/x.db"), {}, 2, "no folder"),
         (("run", "toy"), {"KS_PROOF": "fail"}, 5, "skip_work was accepted"),
     ],
 )
