@@ -346,14 +346,21 @@ def _read(path: Path) -> dict[str, Any]:
             raise InputError(f"{path}: unknown key {key!r}", hint=hint)
         if not isinstance(value, kinds.get(key, str)):
             raise InputError(f"{path}: {key} = {value!r} has the wrong type")
+
+    def place(text: object) -> Path:
+        try:
+            return path.parent / Path(str(text)).expanduser()
+        except RuntimeError as error:
+            raise InputError(f"{path}: {text!r}: {error}", hint="name a folder that is") from error
+
     if "db" in found:
-        found["db"] = path.parent / found["db"]
+        found["db"] = place(found["db"])
     if "tasks" in found:
-        found["tasks"] = tuple(path.parent / str(folder) for folder in found["tasks"])
+        found["tasks"] = tuple(map(place, found["tasks"]))
     table = found.get("operations", {})
     for name in ("log", "metrics_to", "summary_to"):
         if isinstance(table.get(name), str):
-            table[name] = path.parent / table[name]
+            table[name] = place(table[name])
     return found
 
 

@@ -33,6 +33,11 @@ def test_folders_of_a_settings_file_are_beside_it(tmp_path: Path) -> None:
     assert settings.tasks == (tmp_path / "mine",)
     assert settings.db == tmp_path / "x.db"
     assert (settings.sandbox, settings.device) == ("process", "auto")
+    (tmp_path / config.FILE_NAME).write_text('db = "~/x.db"\n')
+    assert config.load(tmp_path, {}).db == Path.home() / "x.db"
+    (tmp_path / config.FILE_NAME).write_text('db = "~nobody-of-that-name/x.db"\n')
+    with pytest.raises(InputError, match="home directory"):
+        config.load(tmp_path, {})
 
 
 def test_a_process_is_told_from_a_later_one_with_its_number() -> None:
