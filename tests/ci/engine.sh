@@ -27,7 +27,8 @@ take_down() {
     { pgrep -f -- "-address $place/exec/" || true; } | xargs -r kill -9 2>/dev/null || true
   fi
   umount -R "$place"/data/* "$place"/exec/* 2>/dev/null || true
-  umount -l "$place"/data/overlay2/*/merged 2>/dev/null || true
+  # The folder itself is one where an engine was killed.
+  umount -l "$place"/data/overlay2/*/merged "$place"/data 2>/dev/null || true
   rm -rf "$place"
 }
 trap take_down EXIT
