@@ -173,7 +173,7 @@ def found(cheat: Cheat, verdict: Verdict, canaries: Canaries, seconds: float) ->
     return Found(
         status=verdict.status,
         check=check,
-        message=message.replace(str(ROOT), "CHECKOUT"),
+        message=message.replace(sys.prefix, "VENV").replace(str(ROOT), "CHECKOUT"),
         effects=canaries.touched(text),
         seconds=round(seconds, 3),
     )
