@@ -56,9 +56,9 @@ class Cheat:
     """One file.
 
     ``expect`` and ``without_policy``: (status, check) of the first wall; the check "parity" stands
-    for either path, where inputs decide which meets it first, "latency" for confirm too. ``walk``:
-    the checks that it is put through: those about bits, those with confirm, or with time as well.
-    ``gap``: why no wall stops it, where none does.
+    for either path, where inputs decide which meets it first. ``walk``: the checks that it is put
+    through: those about bits, those with confirm, or with time as well. ``gap``: why no wall stops
+    it, where none does.
     """
 
     name: str
@@ -93,10 +93,9 @@ class Found:
         return self.status, self.check
 
     def is_at(self, wall: tuple[str, str]) -> bool:
-        """Whether this is the wall that a file names. ``latency`` is a screen: by chance it lets
-        through what is no faster, and confirm says so."""
-        same = {"parity": ("parity.train", "parity.infer"), "latency": ("latency", "confirm")}
-        return self.status == wall[0] and self.check in same.get(wall[1], (wall[1],))
+        """Whether this is the wall that a file names."""
+        path = self.check.partition(".")[0] if wall[1] == "parity" else self.check
+        return (self.status, path) == wall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
